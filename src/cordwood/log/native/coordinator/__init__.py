@@ -1,0 +1,9 @@
+"""What outlives every process and every plog: topics, trim points, epochs, and the latest metadata plog.
+
+Each call is one transaction: when it returns it is durable, when it raises nothing has changed. Imports `errors` and plog ids only.
+"""
+
+from .interface import Coordinator, LogRow, TopicRow
+from .sqlite import SqliteCoordinator
+
+__all__ = ["Coordinator", "LogRow", "SqliteCoordinator", "TopicRow"]

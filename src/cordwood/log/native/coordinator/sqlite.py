@@ -1,0 +1,133 @@
+"""The coordinator in one SQLite file: for a folder, and for a single coordinator process."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, Unavailable
+
+from .interface import LogRow, TopicRow
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE topic (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL,
+  replication INTEGER NOT NULL, retention_ms INTEGER, retention_bytes INTEGER);
+CREATE TABLE log (
+  topic_id INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+  PRIMARY KEY (topic_id, partition)) WITHOUT ROWID;
+CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, metadata_plog TEXT);
+INSERT INTO owner VALUES (1, 0, NULL);
+"""
+
+
+class SqliteCoordinator:
+    """Usable from every thread; calls take turns. `synchronous=FULL`: a commit that returned survives a power cut (R2)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        try:
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            raise _translated(error, path) from error
+
+    def _prepare(self) -> None:
+        with self._transaction():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                for statement in _SCHEMA.split(";\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={_FORMAT}")
+            elif version != _FORMAT:
+                raise Corrupt(f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                self._roll_back()
+                raise _translated(error, self._path) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def take_over(self) -> int:
+        with self._transaction() as db:
+            epoch: int = db.execute("UPDATE owner SET epoch = epoch + 1 RETURNING epoch").fetchone()[0]
+            return epoch
+
+    def create_topic(
+        self, name: str, partitions: int, replication: int, retention_ms: int | None, retention_bytes: int | None
+    ) -> TopicRow:
+        with self._transaction() as db:
+            if db.execute("SELECT 1 FROM topic WHERE name = ?", (name,)).fetchone():
+                raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
+            columns = (name, partitions, replication, retention_ms, retention_bytes)
+            row = db.execute(
+                "INSERT INTO topic (name, partitions, replication, retention_ms, retention_bytes)"
+                " VALUES (?, ?, ?, ?, ?) RETURNING id",
+                columns,
+            ).fetchone()
+            return TopicRow(row[0], *columns)
+
+    def delete_topic(self, id: int) -> None:
+        with self._transaction() as db:
+            if not db.execute("DELETE FROM topic WHERE id = ?", (id,)).rowcount:
+                raise NotFound(f"no topic has the id {id}")
+            db.execute("DELETE FROM log WHERE topic_id = ?", (id,))
+
+    def topics(self) -> list[TopicRow]:
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT id, name, partitions, replication, retention_ms, retention_bytes FROM topic ORDER BY name"
+            )
+            return [TopicRow(*row) for row in rows]
+
+    def logs(self) -> list[LogRow]:
+        with self._transaction() as db:
+            return [LogRow(*row) for row in db.execute("SELECT topic_id, partition, start, next_offset FROM log")]
+
+    def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO log VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " start = max(start, excluded.start), next_offset = max(next_offset, excluded.next_offset)",
+                (topic_id, partition, start, next_offset),
+            )
+
+    def metadata_plog(self) -> str | None:
+        with self._transaction() as db:
+            id: str | None = db.execute("SELECT metadata_plog FROM owner").fetchone()[0]
+            return id
+
+    def set_metadata_plog(self, epoch: int, expected: str | None, id: str) -> None:
+        with self._transaction() as db:
+            changed = db.execute(
+                "UPDATE owner SET metadata_plog = ? WHERE epoch = ? AND metadata_plog IS ?", (id, epoch, expected)
+            ).rowcount
+            if not changed:
+                raise Fenced(f"epoch {epoch} no longer owns {self._path.parent}: another process took it over")
+
+    def close(self) -> None:
+        with self._turn:
+            self._db.close()
+
+
+def _translated(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
+    if isinstance(error, sqlite3.OperationalError):
+        return Unavailable(f"{path}: {error}; check that the disk has room and the folder may be written")
+    return Corrupt(f"{path}: {error}")

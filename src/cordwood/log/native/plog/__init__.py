@@ -1,0 +1,12 @@
+"""One append-only file of frames: create, append, read, seal, status, delete.
+
+A plog is what one log server keeps for one id; embedded, the process is its own only server. This package knows
+nothing of logs, topics or other plogs. It imports `records`, `errors` and the disk it is given.
+"""
+
+from .id import PlogId
+from .plog import APPEND_BYTES_MAX, Plog, PlogStatus
+from .store import PlogStore
+from .tail import Tail, find_tail
+
+__all__ = ["APPEND_BYTES_MAX", "Plog", "PlogId", "PlogStatus", "PlogStore", "Tail", "find_tail"]

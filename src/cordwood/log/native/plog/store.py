@@ -1,0 +1,72 @@
+"""All plogs of one disk."""
+
+from cordwood.errors import Conflict, NotFound
+
+from ..world.disk import Disk, File
+from .id import PlogId
+from .plog import Plog
+from .seal import SEAL_BYTES
+
+_FOLDER = "plogs"
+_SUFFIX = ".plog"
+
+
+class PlogStore:
+    """Creates, opens and deletes plogs in one folder of a disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def prepare(self) -> None:
+        """Make the folder, durably: once, by the writing process."""
+        self._disk.make_folder(_FOLDER)
+        self._disk.sync_folder("")
+
+    def create(self, id: PlogId, size: int) -> Plog:
+        """A new plog with its space reserved. A full disk raises OSError, and leaves nothing behind."""
+        path = self._path(id)
+        try:
+            file = self._disk.create(path)
+        except FileExistsError as error:
+            raise Conflict(f"plog {id} exists already") from error
+        try:
+            # Room for the seal too, so that sealing never needs a disk that has space left.
+            file.allocate(size + SEAL_BYTES)
+            file.sync()
+            # R2: a synced file whose name is not durable is lost with the name.
+            self._disk.sync_folder(_FOLDER)
+        except OSError:
+            file.close()
+            self._disk.remove(path)
+            raise
+        return Plog(id, file, size)
+
+    def open_file(self, id: PlogId, *, write: bool = False) -> File:
+        try:
+            return self._disk.open(self._path(id), write=write)
+        except FileNotFoundError as error:
+            raise NotFound(f"plog {id} is gone") from error
+
+    def resume(self, id: PlogId, end: int) -> Plog:
+        """A handle on a plog whose end is known and synced, to seal it."""
+        plog = Plog(id, self.open_file(id, write=True), end)
+        plog.end = plog.synced_end = end
+        return plog
+
+    def reopen(self, plog: Plog) -> None:
+        """Give a handle that was closed while its log was quiet its file back."""
+        plog.reopened(self.open_file(plog.id, write=True))
+
+    def delete(self, id: PlogId) -> None:
+        self._disk.remove(self._path(id))
+
+    def files(self) -> set[int]:
+        """The random parts of the ids of all plogs on this disk."""
+        names = (name for name in self._disk.list(_FOLDER) if name.endswith(_SUFFIX))
+        return {int(name.removesuffix(_SUFFIX), 16) for name in names}
+
+    def delete_file(self, random: int) -> None:
+        self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
+
+    def _path(self, id: PlogId) -> str:
+        return f"{_FOLDER}/{id.file_name}"

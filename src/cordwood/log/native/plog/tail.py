@@ -1,0 +1,80 @@
+"""Where a plog that nobody closed really ends (R1).
+
+After a crash the last plog of a log holds whole frames up to some place, and behind it nothing, half a frame, or, since a
+disk may persist a later write and lose an earlier one, even whole frames behind a hole. Every frame carries the synced
+end that was known when it was written. What is broken *below* the highest such end was durable once: that is damage, and is said
+(`Corrupt`). What is broken above it never was: that is the torn tail, and is cut, with all that follows.
+"""
+
+from typing import NamedTuple
+
+from cordwood.errors import Corrupt
+from cordwood.records.frame import FRAME_ALIGNMENT, MAGIC, FrameHeader, check_frame, decode_header
+
+from ..world.disk import File
+from .id import PlogId
+
+
+class Tail(NamedTuple):
+    """The end of the last whole frame, and what it says of the plog."""
+
+    end: int
+    next_offset: int
+    max_timestamp: int
+    synced_end: int
+    """The highest synced end that a frame, or the caller, vouches for. Never above `end`."""
+    synced_offset: int
+    """The offset that follows at `synced_end`."""
+
+
+def find_tail(
+    file: File, id: PlogId, *, start: int = 0, next_offset: int | None = None, max_timestamp: int = -1
+) -> Tail:
+    """Walk the frames from `start`, a frame boundary up to which the plog is known to be synced.
+
+    `next_offset` is the offset of the first record there (None: whatever it has). Reads the plog from `start` on.
+    """
+    data = file.read(max(0, file.size() - start), start)
+    at, synced_end = 0, start
+    boundaries = {start: next_offset or 0}
+    while (header := _frame_at(data, at, id, start, next_offset)) is not None:
+        next_offset = header.next_offset
+        max_timestamp = max(max_timestamp, header.timestamp_max)
+        synced_end = max(synced_end, header.synced_end)
+        at += header.length
+        boundaries[start + at] = next_offset
+    end = start + at
+    vouched = max(synced_end, _highest_synced_end(data, at, id, start))
+    if vouched > end or synced_end not in boundaries:
+        raise Corrupt(
+            f"plog {id} is damaged at byte {end}: up to byte {vouched} it was synced, but no whole frame stands there;"
+            " restore the folder from a copy, or trim the log past the damage"
+        )
+    return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end])
+
+
+def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: int | None) -> FrameHeader | None:
+    """The whole, undamaged frame of this plog that stands here, or None."""
+    try:
+        header = decode_header(data, at)
+        if header.plog != id.random or header.position != start + at:
+            return None
+        if first_offset is not None and header.first_offset != first_offset:
+            return None
+        check_frame(data, at, header)
+    except Corrupt:
+        return None
+    return header
+
+
+def _highest_synced_end(data: memoryview, at: int, id: PlogId, start: int) -> int:
+    """What whole frames behind the first broken place vouch for."""
+    raw, highest = data.obj, 0
+    if not isinstance(raw, bytes | bytearray):
+        raw = bytes(data)
+    at = raw.find(MAGIC, at)
+    while at >= 0:
+        if (start + at) % FRAME_ALIGNMENT == 0 and (header := _frame_at(data, at, id, start, None)) is not None:
+            highest = max(highest, header.synced_end)
+        at = raw.find(MAGIC, at + 1)
+    return highest

@@ -1,0 +1,56 @@
+"""When an append may be acked: pure bookkeeping, no disk.
+
+An append is acked when it is synced *and* every switch of plogs up to its own is recorded. Syncs come in offset order;
+recordings come whenever the metadata stream is done. Acks leave in offset order, whatever completes first (R8).
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from ..plog import PlogId
+from .append import Append
+
+
+class Durable(NamedTuple):
+    """How far everybody may read: up to byte `end` of `plog`, where the offset `next_offset` follows."""
+
+    plog: PlogId | None
+    end: int
+    next_offset: int
+    max_timestamp: int = -1
+    """The highest timestamp in that plog so far."""
+
+
+class Synced(NamedTuple):
+    """Appends that one sync made durable, in the plog that switch number `switch` brought."""
+
+    switch: int
+    durable: Durable
+    appends: list[Append]
+
+
+class AckGate:
+    """Holds what is synced until the switch that it stands behind is recorded."""
+
+    def __init__(self) -> None:
+        self._held: deque[Synced] = deque()
+        self._recorded = 0
+
+    def synced(self, group: Synced) -> list[Synced]:
+        """Returns what may be acked now, in order."""
+        self._held.append(group)
+        return self._release()
+
+    def recorded(self, switch: int) -> list[Synced]:
+        """Switches are recorded in order: number n stands for all before it."""
+        self._recorded = max(self._recorded, switch)
+        return self._release()
+
+    def waiting(self) -> list[Append]:
+        return [append for group in self._held for append in group.appends]
+
+    def _release(self) -> list[Synced]:
+        released = []
+        while self._held and self._held[0].switch <= self._recorded:
+            released.append(self._held.popleft())
+        return released

@@ -1,0 +1,209 @@
+"""Which plogs make up which log: the metadata manager.
+
+One a folder. Every log is one of its services, by name. What it knows is the content of a stream of its own, whose plogs
+each begin with everything that holds at that moment: so only the latest plog is ever needed, and the coordinator stores
+only its id.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cordwood.errors import CordwoodError
+from cordwood.records import Batch
+from cordwood.records.frame import FRAME_BYTES_MAX, encode_frame
+
+from ..coordinator import Coordinator
+from ..plog import Plog, PlogId, PlogStore, find_tail
+from ..world.clock import Clock
+from ..world.workers import Workers
+from .append import Append
+from .blocks import stored_batches
+from .chain import Chain
+from .gate import Durable
+from .records import Full, MetadataRecord, apply, decode, encode, whole_chain
+from .spare import NewId
+from .stream import Stream
+from .succession import Done, NoRoom
+
+METADATA_PLOG_BYTES_MIN = 256 * 1024
+_NEVER = float("inf")
+
+
+class MetadataManager:
+    """Keeps the chains of all services, durably. `record` may be called from every thread."""
+
+    def __init__(
+        self,
+        plogs: PlogStore,
+        workers: Workers,
+        clock: Clock,
+        coordinator: Coordinator,
+        *,
+        epoch: int,
+        new_id: NewId,
+        plog_bytes_min: int = METADATA_PLOG_BYTES_MIN,
+        on_durable: Callable[[Durable], None],
+        on_switch: Callable[[Durable], bool],
+    ) -> None:
+        latest = coordinator.metadata_plog()
+        self.chains, next_offset = ({}, 0) if latest is None else read_all(plogs, PlogId.parse(latest))
+        self._succession = MetadataSuccession(
+            plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch
+        )
+        self._stream = Stream(
+            plogs,
+            workers,
+            clock,
+            self._succession,
+            name="metadata",
+            epoch=epoch,
+            new_id=new_id,
+            chain=Chain(),
+            next_offset=next_offset,
+            seal_due=False,
+            on_durable=on_durable,
+        )
+
+    def record(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
+        """Make a change of a service's chain durable; changes are durable in the order of the calls."""
+        batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
+        self._stream.turn.submit(Append(batch, _Recording(service, records, done), self._recorded, _NEVER))
+
+    def stuck(self) -> str | None:
+        return self._stream.room_wanted_for if self._stream.turn.stalled() else None
+
+    def retry(self) -> None:
+        """Try again what waits for room; to be called now and then."""
+        self._stream.turn.retry()
+
+    def finish(self, error: CordwoodError, done: Done) -> None:
+        self._stream.finish(error, done)
+
+    def _recorded(self, appends: list[Append]) -> None:
+        for append in appends:
+            recording = append.waiter
+            assert isinstance(recording, _Recording)
+            _apply_all(self.chains, recording.service, recording.records)
+            recording.done()
+
+
+class _Recording:
+    """Who waits for a metadata record: nobody who could give up."""
+
+    def __init__(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
+        self.service = service
+        self.records = records
+        self.done = done
+
+    def cancelled(self) -> bool:
+        return False
+
+
+class MetadataSuccession:
+    """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator learns its id."""
+
+    # A record that is refused would leave a log with acks that never come, and the next one without its predecessor.
+    patient = True
+
+    def __init__(
+        self,
+        plogs: PlogStore,
+        clock: Clock,
+        coordinator: Coordinator,
+        epoch: int,
+        chains: dict[str, Chain],
+        plog_bytes_min: int,
+        on_switch: Callable[[Durable], bool],
+    ) -> None:
+        self._plogs = plogs
+        self._clock = clock
+        self._coordinator = coordinator
+        self._epoch = epoch
+        self._chains = chains
+        self._plog_bytes_min = plog_bytes_min
+        self._on_switch = on_switch
+
+    def plog_bytes(self, plogs_before: int) -> int:
+        # Several times the list, so that the list is a small part of what is written.
+        whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
+        return max(self._plog_bytes_min, 4 * whole)
+
+    def prepare(self, plog: Plog, next_offset: int) -> int:
+        for batch in self._whole_list():
+            buffers, length = encode_frame(
+                [batch],
+                plog=plog.id.random,
+                position=plog.end,
+                first_offset=next_offset,
+                epoch=self._epoch,
+                synced_end=plog.synced_end,
+                now_ms=self._clock.time_ms(),
+            )
+            plog.append(buffers, length, plog.end)
+            next_offset += len(batch)
+        plog.sync()
+        previous = self._make_latest(plog)
+        if self._on_switch(Durable(plog.id, plog.synced_end, next_offset)) and previous is not None:
+            self._plogs.delete(PlogId.parse(previous))
+        return next_offset
+
+    def _make_latest(self, plog: Plog) -> str | None:
+        """Tell the coordinator; returns the plog that was the latest until now."""
+        try:
+            previous = self._coordinator.metadata_plog()
+            self._coordinator.set_metadata_plog(self._epoch, previous, str(plog.id))
+        except CordwoodError as error:
+            # The call may have failed after its commit: then this plog holds everything and must stay.
+            raise NoRoom(str(error), keep_plog=True) from error
+        return previous
+
+    def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
+        # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.
+        done()
+
+    def _whole_list(self) -> list[Batch]:
+        rows = [(name.encode(), encode(x)) for name, chain in self._chains.items() for x in whole_chain(chain)]
+        batches: list[Batch] = []
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        size = 0
+        for key, value in rows:
+            size += len(key) + len(value) + 16
+            if values and size > FRAME_BYTES_MAX // 2:
+                batches.append(Batch.of(values, keys=keys))
+                keys, values, size = [], [], len(key) + len(value) + 16
+            keys.append(key)
+            values.append(value)
+        if values:
+            batches.append(Batch.of(values, keys=keys))
+        return batches
+
+
+def read_all(plogs: PlogStore, latest: PlogId) -> tuple[dict[str, Chain], int]:
+    """The chains of all services, from the latest metadata plog alone, and the offset that follows."""
+    file = plogs.open_file(latest, write=True)
+    try:
+        tail = find_tail(file, latest)
+        # As for any log: what is taken for recorded must not be only in the page cache.
+        file.sync()
+    finally:
+        file.close()
+    chains: dict[str, Chain] = {}
+    read_records(plogs, latest, 0, tail.end, chains)
+    return chains, tail.next_offset
+
+
+def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
+    """Apply what stands between two positions of a metadata plog."""
+    for batch in stored_batches(plogs, plog, start, end):
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
+
+
+def _apply_all(chains: dict[str, Chain], service: str, records: Sequence[MetadataRecord]) -> None:
+    chain = chains.get(service, Chain())
+    for record in records:
+        chain = apply(chain, record)
+    if isinstance(records[-1], Full) and not chain.links:
+        chains.pop(service, None)
+    else:
+        chains[service] = chain

@@ -1,0 +1,62 @@
+"""What a writing open finds at the end of a log, and the end that a reader may go to without a writer."""
+
+from typing import NamedTuple
+
+from ..plog import PlogStore, find_tail
+from .chain import Chain, Link
+from .gate import Durable
+
+
+class Recovered(NamedTuple):
+    chain: Chain
+    next_offset: int
+    seal_due: bool
+    """The last plog was open: it is sealed now, but the metadata does not know yet."""
+
+
+def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recovered:
+    """Seal the plog that an earlier open left open, at the end of its last whole frame (R1).
+
+    Only the tail is read: from the published end on, where that is known, else that one plog.
+    """
+    last = chain.last
+    if last is None or last.end is not None:
+        return Recovered(chain, 0 if last is None else last.next_offset, False)
+    known = _known(last, published)
+    file = plogs.open_file(last.id, write=True)
+    try:
+        tail = find_tail(
+            file, last.id, start=known.end, next_offset=known.next_offset, max_timestamp=known.max_timestamp
+        )
+        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they must be
+        # durable before the seal is recorded or the end is published.
+        file.sync()
+    finally:
+        file.close()
+    sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
+    return Recovered(chain.with_last(sealed), tail.next_offset, True)
+
+
+def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None, *, writer_alive: bool) -> Durable:
+    """How far a reader of another process may go: never beyond what a power cut leaves (R8). Repairs nothing."""
+    last = chain.last
+    if last is None:
+        return Durable(None, 0, 0 if published is None else published.next_offset)
+    if last.end is not None:
+        return Durable(last.id, last.end, last.next_offset)
+    known = _known(last, published)
+    if writer_alive:
+        return known
+    file = plogs.open_file(last.id)
+    try:
+        tail = find_tail(file, last.id, start=known.end, next_offset=known.next_offset)
+    finally:
+        file.close()
+    return Durable(last.id, tail.synced_end, tail.synced_offset)
+
+
+def _known(last: Link, published: Durable | None) -> Durable:
+    """The end that was published for this plog, else its beginning."""
+    if published is not None and published.plog == last.id:
+        return published
+    return Durable(last.id, 0, last.first_offset)

@@ -1,0 +1,73 @@
+"""The next plog, made while the last one still has room."""
+
+import threading
+from collections.abc import Callable
+
+from ..plog import Plog, PlogId, PlogStore
+from ..world.workers import Workers
+from .succession import NoRoom
+
+NewId = Callable[[], PlogId]
+
+
+class PlogMaker:
+    """Makes a stream's plogs, one ahead of the need."""
+
+    def __init__(self, plogs: PlogStore, workers: Workers, new_id: NewId) -> None:
+        self._plogs = plogs
+        self._workers = workers
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        self._spare: Plog | None = None
+        self._asked = False
+
+    def make(self, size: int) -> Plog:
+        """The spare if it is large enough, else a new one; `NoRoom` if the disk has none."""
+        spare = self._take()
+        if spare is not None and spare.size >= size:
+            return spare
+        self.discard(spare)
+        try:
+            return self._plogs.create(self._new_id(), size)
+        except OSError as error:
+            raise NoRoom(f"no new plog of {size} bytes: {error.strerror or error}") from error
+
+    def make_ahead(self, size: int) -> None:
+        """Begin to make the next one, if that was not asked for already."""
+        with self._lock:
+            if self._asked:
+                return
+            self._asked = True
+        self._workers.spawn(lambda: self._make_spare(size))
+
+    def give_back(self, plog: Plog) -> None:
+        """A plog that was made and not used becomes the spare."""
+        with self._lock:
+            self._asked = True
+            unused, self._spare = self._spare, plog
+        self.discard(unused)
+
+    def drop_spare(self) -> None:
+        self.discard(self._take())
+
+    def discard(self, plog: Plog | None) -> None:
+        if plog is not None:
+            plog.close()
+            self._plogs.delete(plog.id)
+
+    def _take(self) -> Plog | None:
+        with self._lock:
+            spare, self._spare, self._asked = self._spare, None, False
+            return spare
+
+    def _make_spare(self, size: int) -> None:
+        try:
+            spare: Plog | None = self._plogs.create(self._new_id(), size)
+        except OSError:
+            # The switch will ask again, and tell its caller.
+            return
+        with self._lock:
+            if self._asked and self._spare is None:
+                self._spare, spare = spare, None
+        self.discard(spare)
+

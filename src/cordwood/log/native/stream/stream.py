@@ -1,0 +1,337 @@
+"""The writing side of a log: group commit, and the switch from one plog to the next."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from cordwood.errors import Conflict, CordwoodError, NotFound, Timeout, Unavailable
+from cordwood.records import encode_frame, max_timestamp
+
+from ..plog import Plog, PlogStore
+from ..world.clock import Clock
+from ..world.workers import Workers
+from .append import Append, deliver, fail, frames
+from .chain import Chain, Link
+from .gate import AckGate, Durable, Synced
+from .records import MetadataRecord
+from .spare import NewId, PlogMaker
+from .succession import Done, NoRoom, Succession, dropped, succeeded
+from .turn import Turn
+
+
+class Stream:
+    """A chain of plogs with one writer.
+
+    `turn` may be used from every thread; every other method that writes runs in turn. `chain` and `durable` are replaced,
+    never changed, so a reader takes `durable` first, then `chain`, and has a picture that holds.
+    """
+
+    def __init__(
+        self,
+        plogs: PlogStore,
+        workers: Workers,
+        clock: Clock,
+        succession: Succession,
+        *,
+        name: str,
+        epoch: int,
+        new_id: NewId,
+        chain: Chain,
+        next_offset: int,
+        seal_due: bool,
+        on_durable: Callable[[Durable], None],
+    ) -> None:
+        self.name = name
+        self.chain = chain
+        self.durable = _durable_of(chain, next_offset)
+        self.turn = Turn(name, workers, self._write)
+        self.last_used = clock.monotonic()
+        self.room_wanted_for: str | None = None
+        self._plogs = plogs
+        self._workers = workers
+        self._clock = clock
+        self._succession = succession
+        self._epoch = epoch
+        self._on_durable = on_durable
+        self._maker = PlogMaker(plogs, workers, new_id)
+        self._made = 0
+        self._gate = AckGate()
+        self._gate_lock = threading.Lock()
+        self._switches = 0
+
+        self._active: Plog | None = None
+        self._quiet = False
+        # The last link is sealed, but the metadata does not know yet.
+        self._seal_due = seal_due
+        self._next_offset = next_offset
+        self._max_timestamp = -1
+        self._synced_offset = next_offset
+        self._synced_timestamp = -1
+        self._unsynced: list[Append] = []
+
+    @property
+    def holds_file(self) -> bool:
+        return self._active is not None and not self._quiet
+
+    def expire(self, now: float) -> None:
+        """Tell callers whose time has run out; what is already being written may still become durable."""
+        self.turn.expire(now)
+        with self._gate_lock:
+            flying = [*self.turn.in_flight, *self._gate.waiting()]
+        late = [append for append in flying if append.deadline <= now]
+        if late:
+            fail(late, Timeout(f"{self.name}: the disk has not confirmed the append in time", outcome="unknown"))
+
+    def quiet_down(self) -> None:
+        """Hold no file and no unwritten space until the next append."""
+        self._maker.drop_spare()
+        if self._active is None or self._quiet:
+            return
+        try:
+            self._active.give_back()
+        except OSError:
+            self._abandon_active()
+            return
+        self._active.close()
+        self._quiet = True
+
+    def drop(self, before: int, done: Done) -> None:
+        """Drop every plog of which all records are below `before`; the open one too."""
+        if before >= self._synced_offset:
+            self._retire_active()
+        records = succeeded(self._take_due_seal(), None)
+        gone = self.chain.droppable(before)
+        self.chain = self.chain.without(link.id for link in gone)
+        self._record(records + dropped(gone), partial(self._delete, gone, done))
+
+    def finish(self, error: CordwoodError, done: Done) -> None:
+        """Write what is queued, seal, and take nothing more: later appends raise `error`."""
+        self.turn.run_last(partial(self._seal_and_stop, done), error)
+
+    # -- one group ----------------------------------------------------------------------------------------------
+
+    def _write(self, group: list[Append]) -> list[Append]:
+        """Write and sync a group; returns what must wait for room (a patient stream only)."""
+        self.last_used = self._clock.monotonic()
+        try:
+            return self._put_and_sync(group)
+        except OSError:
+            # A sync or a write that failed is never retried on that file: what it held goes to a new plog, once.
+            lost = self._give_up_plog(group)
+        try:
+            return self._put_and_sync(lost)
+        except OSError as error:
+            lost = self._give_up_plog(lost)
+            if self._succession.patient:
+                return lost
+            failure = Unavailable(f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown")
+            failure.__cause__ = error
+            fail(lost, failure)
+            return []
+
+    def _put_and_sync(self, group: list[Append]) -> list[Append]:
+        left = deque(frames(group))
+        kept: list[Append] = []
+        self.room_wanted_for = None
+        try:
+            while left:
+                self._put(*left[0])
+                left.popleft()
+        except NoRoom as no_room:
+            kept = self._no_room([append for frame, _ in left for append in frame], no_room)
+        if self._unsynced:
+            self._sync()
+        return kept
+
+    def _no_room(self, appends: list[Append], reason: NoRoom) -> list[Append]:
+        if self._succession.patient:
+            self.room_wanted_for = str(reason)
+            return appends
+        refused = Unavailable(f"{self.name}: {reason}; free some space and append again", outcome="not_written")
+        refused.__cause__ = reason.__cause__
+        fail(appends, refused)
+        return []
+
+    def _put(self, frame: list[Append], size: int) -> None:
+        frame = self._as_expected(frame)
+        if not frame:
+            return
+        active = self._active
+        if active is None or active.end + size > active.size:
+            active = self._switch(size)
+        elif self._quiet:
+            self._wake(active)
+        first_offset = self._next_offset
+        buffers, length = encode_frame(
+            [append.batch for append in frame],
+            plog=active.id.random,
+            position=active.end,
+            first_offset=first_offset,
+            epoch=self._epoch,
+            synced_end=active.synced_end,
+            now_ms=self._clock.time_ms(),
+        )
+        for append in frame:
+            stop = first_offset + len(append.batch)
+            append.result = range(first_offset, stop)
+            first_offset = stop
+        active.append(buffers, length, active.end)
+        self._next_offset = first_offset
+        self._max_timestamp = max(self._max_timestamp, max_timestamp(buffers))
+        self._unsynced += frame
+
+    def _as_expected(self, frame: list[Append]) -> list[Append]:
+        """Refuse appends that name another offset than the one they would get."""
+        if all(append.expected is None for append in frame):
+            return frame
+        accepted, offset = [], self._next_offset
+        for append in frame:
+            if append.expected is None or append.expected == offset:
+                accepted.append(append)
+                offset += len(append.batch)
+            else:
+                reason = f"{self.name} is at offset {offset}, not at {append.expected}"
+                fail([append], Conflict(reason, actual=offset, outcome="not_written"))
+        return accepted
+
+    def _sync(self) -> None:
+        active = self._active
+        assert active is not None
+        active.sync()
+        self._synced_offset = self._next_offset
+        self._synced_timestamp = self._max_timestamp
+        appends, self._unsynced = self._unsynced, []
+        durable = Durable(active.id, active.end, self._next_offset, self._max_timestamp)
+        group = Synced(self._switches, durable, appends)
+        with self._gate_lock:
+            self._release(self._gate.synced(group))
+        if active.end * 2 >= active.size:
+            self._maker.make_ahead(self._succession.plog_bytes(self._made))
+
+    def _release(self, groups: list[Synced]) -> None:
+        """Publish, then ack; under the gate's lock, so that the order holds."""
+        if groups:
+            self.durable = groups[-1].durable
+            self._on_durable(self.durable)
+            deliver([append for group in groups for append in group.appends])
+
+    # -- from one plog to the next ------------------------------------------------------------------------------
+
+    def _switch(self, size: int) -> Plog:
+        """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
+        following = self._maker.make(max(size, self._succession.plog_bytes(self._made)))
+        try:
+            if self._unsynced:
+                self._sync()
+            self._next_offset = self._synced_offset = self._succession.prepare(following, self._next_offset)
+        except OSError:
+            self._maker.give_back(following)
+            raise
+        except NoRoom as no_room:
+            if no_room.keep_plog:
+                following.close()
+            else:
+                self._maker.discard(following)
+            raise
+        self._made += 1
+        self._retire_active()
+        sealed = self._take_due_seal()
+        link = Link(following.id, self._next_offset)
+        self.chain = self.chain.with_link(link)
+        self._active = following
+        self._max_timestamp = self._synced_timestamp = -1
+        self._switches += 1
+        self._record(succeeded(sealed, link), partial(self._seal_file_later, sealed))
+        return following
+
+    def _wake(self, active: Plog) -> None:
+        try:
+            self._plogs.reopen(active)
+            active.reserve()
+        except OSError as error:
+            active.close()
+            raise NoRoom(f"no room to go on in plog {active.id}: {error.strerror or error}") from error
+        self._quiet = False
+
+    def _give_up_plog(self, group: list[Append]) -> list[Append]:
+        """The appends of the group that are not synced, and not refused either, after a plog failed."""
+        self._abandon_active()
+        settled = self._synced_offset
+        return [x for x in group if x.error is None and (x.result is None or x.result.start >= settled)]
+
+    def _abandon_active(self) -> None:
+        """What a failed plog holds up to its last good sync stands; the rest is taken back."""
+        self._unsynced = []
+        self._next_offset = self._synced_offset
+        self._max_timestamp = self._synced_timestamp
+        self._retire_active()
+
+    def _retire_active(self) -> None:
+        """Seal the last link of the chain where it is synced to."""
+        if self._active is None:
+            return
+        assert self.chain.last is not None
+        sealed = self.chain.last.sealed(self._active.synced_end, self._synced_offset, self._synced_timestamp)
+        self.chain = self.chain.with_last(sealed)
+        self._active.close()
+        self._active = None
+        self._quiet = False
+        self._seal_due = True
+
+    def _take_due_seal(self) -> Link | None:
+        due, self._seal_due = self._seal_due, False
+        return self.chain.last if due else None
+
+    # -- after a change of the chain is recorded ----------------------------------------------------------------
+
+    def _record(self, records: list[MetadataRecord], then: Done) -> None:
+        if records:
+            self._succession.record(records, partial(self._recorded, self._switches, then))
+        else:
+            then()
+
+    def _recorded(self, switch: int, then: Done) -> None:
+        with self._gate_lock:
+            self._release(self._gate.recorded(switch))
+        then()
+
+    def _seal_file_later(self, link: Link | None) -> None:
+        if link is not None:
+            self._workers.spawn(partial(self._seal_file, link))
+
+    def _seal_file(self, link: Link) -> None:
+        """The file's own seal is for repair and for servers; the chain already says where the plog ends."""
+        assert link.end is not None
+        try:
+            plog = self._plogs.resume(link.id, link.end)
+        except NotFound:
+            # Dropped meanwhile.
+            return
+        try:
+            plog.seal(link.end, next_offset=link.next_offset, max_timestamp=link.max_timestamp)
+        finally:
+            plog.close()
+
+    def _delete(self, links: list[Link], done: Done) -> None:
+        for link in links:
+            self._plogs.delete(link.id)
+        done()
+
+    def _seal_and_stop(self, done: Done) -> None:
+        self._maker.drop_spare()
+        self._retire_active()
+        sealed = self._take_due_seal()
+        self._record(succeeded(sealed, None), partial(self._stopped, sealed, done))
+
+    def _stopped(self, link: Link | None, done: Done) -> None:
+        if link is not None:
+            self._seal_file(link)
+        done()
+
+
+def _durable_of(chain: Chain, next_offset: int) -> Durable:
+    last = chain.last
+    if last is None:
+        return Durable(None, 0, next_offset)
+    return Durable(last.id, last.end or 0, next_offset, last.max_timestamp)

@@ -1,0 +1,78 @@
+"""What differs between a log's stream and the metadata stream when one plog follows another."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..plog import Plog
+from .chain import Link
+from .records import Dropped, Incremental, Init, MetadataRecord
+
+Done = Callable[[], None]
+"""Called once, on any thread, when what was asked for is durable."""
+
+PLOG_BYTES_FIRST = 1024 * 1024
+PLOG_BYTES_MAX = 16 * 1024 * 1024
+
+
+class NoRoom(Exception):
+    """The next plog cannot be had now: nothing of what needs it was written."""
+
+    def __init__(self, reason: str, *, keep_plog: bool = False) -> None:
+        super().__init__(reason)
+        self.keep_plog = keep_plog
+
+
+class Succession(Protocol):
+    patient: bool
+    """Whether appends wait, in order and for ever, until there is room, or are refused."""
+
+    def plog_bytes(self, plogs_before: int) -> int:
+        """How large the next plog of this open is to be."""
+
+    def prepare(self, plog: Plog, next_offset: int) -> int:
+        """Called with a new plog before it is used; returns the offset that follows. `NoRoom`: not now."""
+
+    def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
+        """Make a change of the chain durable, after every earlier one."""
+
+
+class Metadata(Protocol):
+    def record(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None: ...
+
+    def stuck(self) -> str | None:
+        """Why nothing can be recorded now, or None."""
+
+
+class LogSuccession:
+    """The plogs of a log: recorded in the metadata stream."""
+
+    patient = False
+
+    def __init__(self, metadata: Metadata, service: str, plog_bytes_max: int = PLOG_BYTES_MAX) -> None:
+        self._metadata = metadata
+        self._service = service
+        self._plog_bytes_max = plog_bytes_max
+
+    def plog_bytes(self, plogs_before: int) -> int:
+        # The first ones are small, so that a thousand logs that each got one record do not reserve 16 GiB.
+        return min(self._plog_bytes_max, PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)))
+
+    def prepare(self, plog: Plog, next_offset: int) -> int:
+        # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.
+        if (reason := self._metadata.stuck()) is not None:
+            raise NoRoom(reason)
+        return next_offset
+
+    def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
+        self._metadata.record(self._service, records, done)
+
+
+def succeeded(sealed: Link | None, following: Link | None) -> list[MetadataRecord]:
+    """The record of a switch; `sealed` is None when the chain's last plog is known to be sealed, or there is none."""
+    if sealed is not None:
+        return [Incremental(sealed, following)]
+    return [] if following is None else [Init(following)]
+
+
+def dropped(links: Sequence[Link]) -> list[MetadataRecord]:
+    return [Dropped([link.id for link in links])] if links else []
