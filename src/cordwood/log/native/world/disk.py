@@ -1,14 +1,15 @@
 """Files, as the engine is given them: the interface, and the disk of this machine.
 
 Contents, sizes and names become durable separately (R2): `File.sync` is for the contents and the size of one
-file, `Disk.sync_folder` for the names in one folder. Whatever was not synced may be found after a power cut in
-any combination of old and new.
+file, `Disk.sync_folder` for the names in one folder. Whatever was not synced may be found after a power cut
+in any combination of old and new.
 """
 
 import builtins
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,9 @@ Buffer = bytes | bytearray | memoryview
 
 # One system call takes no more buffers than this; Linux has had 1024 for ever, other kernels may differ.
 _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
+
+# No process has this descriptor, so the kernel says EBADF; for -1 Python raises ValueError in some calls.
+_CLOSED = (1 << 31) - 1
 
 _ZEROS = bytes(1 << 20)
 
@@ -51,7 +55,7 @@ class File(Protocol):
     def allocate(self, size: int) -> None:
         """Make the file at least `size` bytes long, filled with zeros, and reserve the space of what is new.
 
-        Writes below `size` cannot run out of space then. On an error the file keeps its size.
+        Writes into it cannot run out of space then. On an error the file keeps its size.
         """
         ...
 
@@ -128,6 +132,9 @@ class RealFile:
         self._fd = fd
 
     def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        if position < 0:
+            # The kernel takes -1 for "where the descriptor stands".
+            raise OSError(errno.EINVAL, "a position below zero", self.name)
         if len(buffers) <= _BUFFERS_MAX:
             written = os.pwritev(self._fd, buffers, position)
             if written == sum(map(len, buffers)):
@@ -154,11 +161,13 @@ class RealFile:
             position += skip
 
     def read(self, size: int, position: int) -> memoryview:
+        if position < 0:
+            raise OSError(errno.EINVAL, "a position below zero", self.name)
         view = memoryview(bytearray(size))
         done = os.preadv(self._fd, (view,), position)
         if done == size:
             return view
-        # One call may return less in the middle of a file (2 GiB limit, signals); only zero bytes mean the end.
+        # One call may return less in the middle of a file (it stops at 2 GiB); only zero bytes mean the end.
         while done < size:
             count = os.preadv(self._fd, (view[done:],), position + done)
             if count == 0:
@@ -197,8 +206,8 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
+        fd, self._fd = self._fd, _CLOSED
+        if fd != _CLOSED:
             os.close(fd)
 
 
@@ -252,11 +261,9 @@ def _make_durable_folder(path: Path) -> None:
         _make_durable_folder(path.parent)
     path.mkdir(exist_ok=True)
     # Also where the folder exists: who made it may have been killed before this line.
-    try:
+    # A parent that we may not read was not written by us: then the folder's name is its maker's to keep.
+    with suppress(PermissionError):
         _sync_folder(path.parent)
-    except PermissionError:
-        # Then somebody else made the folder for us, and its name is theirs to keep.
-        pass
 
 
 def _sync_folder(path: Path) -> None:
