@@ -1,0 +1,322 @@
+"""A disk in memory, that can lose power, fail, fill up and rot, and does so the same way every time.
+
+It keeps the promises of `cordwood.log.native.world.disk` and not one more (R2). A test runs the engine on it,
+cuts the power at any operation, and opens the engine again on what is found:
+
+    disk = SimulatedDisk()
+    disk.crash_at(17)
+    ...                                   # raises PowerCut at the 17th operation
+    found = disk.power_cut(Random(seed))
+"""
+
+import builtins
+import copy
+import errno
+from collections.abc import Sequence
+from random import Random
+from threading import Lock
+from typing import Literal
+
+from cordwood.log.native.world.disk import Buffer, check_one_folder, split_name
+from cordwood.simulation.faults import Fault, Faults, Operation, os_error
+from cordwood.simulation.power import Chooser, chooser
+from cordwood.simulation.storage import StoredFile, StoredFolder
+
+
+class SimulatedDisk:
+    def __init__(self, *, capacity: int | None = None) -> None:
+        # The sum of all sizes, holes included, that ENOSPC holds the disk to; may be changed at any time.
+        self.capacity = capacity
+        self._lock = Lock()
+        self._root = StoredFolder()
+        self._opened: dict[StoredFile, int] = {}
+        self._faults = Faults()
+
+    def create(self, name: str) -> "SimulatedFile":
+        with self._lock:
+            self._faults.check_power()
+            folder, last = self._parent(name)
+            if last in folder.current:
+                raise os_error(errno.EEXIST, name)
+            self._faults.begin("create", name)
+            node = StoredFile()
+            folder.add(f"create {name}", last, node)
+            self._faults.check_power()
+            return self._handle(name, node, writable=True)
+
+    def open(self, name: str, *, write: bool = False) -> "SimulatedFile":
+        with self._lock:
+            self._faults.check_power()
+            return self._handle(name, self._file(name), writable=write)
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            self._faults.check_power()
+            try:
+                self._file(name)
+            except FileNotFoundError:
+                return
+            folder, last = self._parent(name)
+            self._faults.begin("remove", name)
+            folder.change(f"remove {name}", gone=last)
+            self._faults.check_power()
+
+    def replace(self, source: str, target: str) -> None:
+        check_one_folder(source, target)
+        with self._lock:
+            self._faults.check_power()
+            self._file(source)
+            folder, last = self._parent(target)
+            if isinstance(folder.current.get(last), StoredFolder):
+                raise os_error(errno.EISDIR, target)
+            detail = f" {source}"
+            self._faults.begin("replace", target, detail)
+            folder.change(f"replace {target}{detail}", gone=split_name(source)[1], come=last)
+            self._faults.check_power()
+
+    def list(self, folder: str) -> builtins.list[str]:
+        with self._lock:
+            self._faults.check_power()
+            try:
+                entries = self._folder(folder).current.items()
+            except FileNotFoundError:
+                return []
+            return sorted(last for last, node in entries if isinstance(node, StoredFile))
+
+    def make_folder(self, name: str) -> None:
+        with self._lock:
+            self._faults.check_power()
+            if not name:
+                return
+            folder, last = self._parent(name)
+            if isinstance(folder.current.get(last), StoredFile):
+                raise os_error(errno.EEXIST, name)
+            if last in folder.current:
+                return
+            self._faults.begin("make_folder", name)
+            folder.add(f"make_folder {name}", last, StoredFolder())
+            self._faults.check_power()
+
+    def sync_folder(self, name: str) -> None:
+        with self._lock:
+            self._faults.check_power()
+            folder = self._folder(name)
+            try:
+                self._faults.begin("sync_folder", name)
+            except OSError:
+                folder.sync_failed()
+                raise
+            self._faults.check_power()
+            folder.sync()
+
+    def power_cut(self, choose: Random | Chooser | Literal["none", "all"]) -> "SimulatedDisk":
+        """The disk as it is found after a power cut now: what was synced, and of the rest what is chosen.
+
+        This disk stays as it is, so that many cuts can be made of one history.
+        """
+        with self._lock:
+            return self._another(self._root.after_cut("", chooser(choose)))
+
+    def killed(self) -> "SimulatedDisk":
+        """The disk as the next process finds it after a kill -9 now: all of it, and nothing more durable."""
+        with self._lock:
+            return self._another(copy.deepcopy(self._root))
+
+    def crash_at(self, operation: int, *, written: int | None = None) -> None:
+        """Let the power fail during an operation, counted from 1: it and all calls after it raise PowerCut.
+
+        The operation itself was on its way: its change may be found, or not. Of a write, `written` bytes had
+        been taken over by then; all, unless told otherwise.
+        """
+        with self._lock:
+            self._faults.crash_at = operation
+            self._faults.crash_written = written
+
+    def fail(
+        self,
+        operation: Operation,
+        *,
+        name_contains: str = "",
+        error: int = errno.EIO,
+        times: int = 1,
+        after: int = 0,
+        written: int = 0,
+    ) -> None:
+        """Let an operation raise OSError, `times` times, after the first `after` that match have succeeded.
+
+        Of a write that fails, `written` bytes have been taken over. A sync that fails, of a file or a folder,
+        leaves what it was to sync undecided, also if a second sync succeeds.
+        """
+        with self._lock:
+            self._faults.waiting.append(Fault(operation, name_contains, error, times, after, written))
+
+    def flip_bit(self, name: str, bit: int) -> None:
+        """Damage a file where it lies, in memory and on the disk; bit 0 is the lowest of the first byte."""
+        with self._lock:
+            self._file(name).flip_bit(bit)
+
+    def contents(self, name: str) -> bytes:
+        with self._lock:
+            return bytes(self._file(name).current)
+
+    def names(self) -> builtins.list[str]:
+        """The names of all files, sorted."""
+        with self._lock:
+            return sorted(self._root.files())
+
+    @property
+    def operations(self) -> int:
+        """How many mutating operations have begun; those that had nothing to do are not counted."""
+        return self._faults.operations
+
+    @property
+    def history(self) -> builtins.list[str]:
+        """The latest operations, such as "17 write plogs/1 0+512"."""
+        with self._lock:
+            return [*self._faults.history]
+
+    @property
+    def used(self) -> int:
+        """The bytes that count against the capacity. A removed file counts until nobody has it open."""
+        with self._lock:
+            return self._used()
+
+    def _another(self, root: StoredFolder) -> "SimulatedDisk":
+        disk = SimulatedDisk(capacity=self.capacity)
+        disk._root = root
+        return disk
+
+    def _handle(self, name: str, node: StoredFile, *, writable: bool) -> "SimulatedFile":
+        self._opened[node] = self._opened.get(node, 0) + 1
+        return SimulatedFile(self, name, node, writable=writable)
+
+    def _forget(self, node: StoredFile) -> None:
+        self._opened[node] -= 1
+        if not self._opened[node]:
+            del self._opened[node]
+
+    def _folder(self, name: str) -> StoredFolder:
+        if name:
+            split_name(name)
+        folder = self._root
+        for part in name.split("/") if name else ():
+            node = folder.current.get(part)
+            if node is None:
+                raise os_error(errno.ENOENT, name)
+            if isinstance(node, StoredFile):
+                raise os_error(errno.ENOTDIR, name)
+            folder = node
+        return folder
+
+    def _parent(self, name: str) -> tuple[StoredFolder, str]:
+        folder, last = split_name(name)
+        return self._folder(folder), last
+
+    def _file(self, name: str) -> StoredFile:
+        folder, last = self._parent(name)
+        node = folder.current.get(last)
+        if node is None:
+            raise os_error(errno.ENOENT, name)
+        if isinstance(node, StoredFolder):
+            raise os_error(errno.EISDIR, name)
+        return node
+
+    def _used(self) -> int:
+        nodes = {*self._root.files().values(), *self._opened}
+        return sum(len(node.current) for node in nodes)
+
+    def _take_space(self, growth: int, name: str) -> None:
+        if growth > 0 and self.capacity is not None and self._used() + growth > self.capacity:
+            self._faults.stop(errno.ENOSPC, name)
+
+
+class SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, name: str, node: StoredFile, *, writable: bool) -> None:
+        self.name = name
+        self._disk = disk
+        self._faults = disk._faults
+        self._lock = disk._lock
+        self._node = node
+        self._writable = writable
+        self._open = True
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        data = b"".join(buffers)
+        with self._lock:
+            self._check(write=True)
+            if position < 0:
+                raise os_error(errno.EINVAL, self.name)
+            if not data:
+                return
+            fault = self._faults.count("write", self.name, f" {position}+{len(data)}")
+            if fault is not None:
+                self._put(data[: fault.written], position)
+                self._faults.stop(fault.error, self.name)
+            self._disk._take_space(position + len(data) - len(self._node.current), self.name)
+            if self._faults.operations == self._faults.crash_at:
+                data = data[: self._faults.crash_written]
+            self._put(data, position)
+            self._faults.check_power()
+
+    def _put(self, data: bytes, position: int) -> None:
+        if data:
+            self._node.write(position, data)
+
+    def read(self, size: int, position: int) -> memoryview:
+        with self._lock:
+            self._check()
+            if position < 0:
+                raise os_error(errno.EINVAL, self.name)
+            fault = self._faults.meet("read", self.name)
+            if fault is not None:
+                raise os_error(fault.error, self.name)
+            return memoryview(self._node.current[position : position + size])
+
+    def sync(self) -> None:
+        with self._lock:
+            self._check()
+            try:
+                self._faults.begin("sync", self.name)
+            except OSError:
+                self._node.sync_failed()
+                raise
+            self._faults.check_power()
+            self._node.sync()
+
+    def allocate(self, size: int) -> None:
+        with self._lock:
+            self._check()
+            if size <= len(self._node.current):
+                return
+            self._check(write=True)
+            self._resize("allocate", size)
+
+    def truncate(self, size: int) -> None:
+        with self._lock:
+            self._check()
+            if size < 0 or not self._writable:
+                raise os_error(errno.EINVAL, self.name)
+            if size != len(self._node.current):
+                self._resize("truncate", size)
+
+    def _resize(self, operation: Operation, size: int) -> None:
+        self._faults.begin(operation, self.name, f" {size}")
+        self._disk._take_space(size - len(self._node.current), self.name)
+        self._node.resize(size)
+        self._faults.check_power()
+
+    def size(self) -> int:
+        with self._lock:
+            self._check()
+            return len(self._node.current)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._open:
+                self._open = False
+                self._disk._forget(self._node)
+
+    def _check(self, *, write: bool = False) -> None:
+        self._faults.check_power()
+        if not self._open or (write and not self._writable):
+            raise os_error(errno.EBADF, self.name)
