@@ -1,0 +1,64 @@
+"""What is stored: records, batches of them as columns, and the frame that holds a batch as bytes.
+
+A reader starts with `batch` (what an application sees), goes on to `column` (how bytes lie in memory) and
+ends with `frame` (how they lie on the disk; `docs/formats/frame.md` has the picture). `layout` has the sizes
+that batch and frame must agree on, `arrow` the way out to pyarrow.
+
+This package may import `cordwood.errors` and nothing else of Cordwood. pyarrow is loaded by `to_arrow` only.
+
+>>> from cordwood.records import Batch, decode_frame, encode_frame
+>>> batch = Batch.of([b"a", None], keys=[b"k", None])
+>>> buffers, length = encode_frame(
+...     [batch], plog=7, position=0, first_offset=5, epoch=1, synced_end=0, now_ms=1_700_000_000_000
+... )
+>>> stored = decode_frame(memoryview(b"".join(buffers)))
+>>> stored.offsets, list(stored.values), list(stored.keys)
+(range(5, 7), [b'a', None], [b'k', None])
+"""
+
+from cordwood.records.batch import Batch
+from cordwood.records.column import BinaryColumn
+from cordwood.records.encode import encode_frame, frame_bytes
+from cordwood.records.frame import (
+    Buffer,
+    FrameCut,
+    FrameHeader,
+    check_frame,
+    decode_frame,
+    decode_header,
+    is_whole,
+)
+from cordwood.records.headers import HeaderColumn, Headers
+from cordwood.records.layout import (
+    FRAME_ALIGNMENT,
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
+    FRAME_SLACK_BYTES,
+    GROUP_WEIGHT_MAX,
+)
+from cordwood.records.record import Record, StoredRecord
+from cordwood.records.stored import StoredBatch
+
+__all__ = [
+    "FRAME_ALIGNMENT",
+    "FRAME_BYTES_MAX",
+    "FRAME_HEADER_BYTES",
+    "FRAME_SLACK_BYTES",
+    "GROUP_WEIGHT_MAX",
+    "Batch",
+    "BinaryColumn",
+    "Buffer",
+    "FrameCut",
+    "FrameHeader",
+    "HeaderColumn",
+    "Headers",
+    "Record",
+    "StoredBatch",
+    "StoredRecord",
+    "check_frame",
+    "decode_frame",
+    "decode_header",
+    "encode_frame",
+    "frame_bytes",
+    "is_whole",
+]

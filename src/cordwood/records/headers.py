@@ -1,0 +1,193 @@
+"""The headers of a batch's records: a list column of (name, value) pairs, in Arrow's layout."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, repeat
+from operator import sub
+from typing import Any, TypeAlias, overload
+
+from cordwood.errors import Corrupt, InvalidInput
+from cordwood.records.column import BinaryColumn, checked_length, is_rows
+from cordwood.records.record import RecordHeaders
+
+Headers: TypeAlias = "Sequence[RecordHeaders]"
+"""One tuple of (name, value) pairs for each record."""
+
+
+class HeaderColumn(Sequence[RecordHeaders]):
+    """An immutable sequence with a tuple of (name, value) pairs for each record.
+
+    Names may come twice, values may be None; the order is kept. Record `i` has the pairs from `offsets[i]` to
+    `offsets[i + 1]` of the columns `names` (UTF-8) and `values`.
+
+    >>> headers = HeaderColumn.of([[("a", b"1"), ("a", None)], []])
+    >>> headers[0], headers[1]
+    ((('a', b'1'), ('a', None)), ())
+    """
+
+    __slots__ = ("_length", "_offsets", "_start", "names", "values")
+
+    names: BinaryColumn
+    values: BinaryColumn
+
+    def __init__(
+        self,
+        offsets: memoryview,
+        names: BinaryColumn,
+        values: BinaryColumn,
+        start: int = 0,
+        length: int | None = None,
+    ) -> None:
+        self._offsets = offsets
+        self.names = names
+        self.values = values
+        self._start = start
+        self._length = len(offsets) - 1 - start if length is None else length
+
+    @staticmethod
+    def of(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> HeaderColumn:
+        """Checks and copies the headers of some records.
+
+        >>> len(HeaderColumn.of([[("trace", b"7f")], []]))
+        2
+        """
+        if type(headers) is HeaderColumn:
+            return headers
+        if not is_rows(headers):
+            raise TypeError(
+                f"headers: a sequence of sequences of pairs is needed, not {type(headers).__name__}"
+            )
+        try:
+            rows = list(map(tuple, headers))
+            pairs = list(chain.from_iterable(rows))
+            shapes = set(map(type, pairs)), set(map(len, pairs))
+        except TypeError:
+            _refuse(headers)
+            raise
+        if not (shapes[0] <= {tuple} and shapes[1] <= {2}):
+            _refuse(headers)
+        names, values = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
+        if not (set(map(type, names)) <= {str} and set(map(type, values)) <= {bytes, type(None)}):
+            _refuse(headers)
+        try:
+            encoded: list[bytes | None] = list(map(str.encode, names))
+        except UnicodeEncodeError as error:
+            raise InvalidInput(
+                f"headers: the name {error.object!r} is not valid Unicode: {error.reason}"
+            ) from error
+        offsets = memoryview(array("i", accumulate(map(len, rows), initial=0))).toreadonly()
+        return HeaderColumn(offsets, BinaryColumn.of(encoded), BinaryColumn.of(values))
+
+    @property
+    def total(self) -> int:
+        """The number of headers, over all records.
+
+        >>> HeaderColumn.of([[("a", b""), ("b", b"")], []]).total
+        2
+        """
+        return int(self._offsets[self._start + self._length] - self._offsets[self._start])
+
+    def buffers(self) -> tuple[memoryview, int]:
+        """The int32 list offsets, and the entry of them at which this column begins.
+
+        >>> offsets, start = HeaderColumn.of([[("a", b"")], []]).buffers()
+        >>> offsets.tolist(), start
+        ([0, 1, 1], 0)
+        """
+        return self._offsets, self._start
+
+    def compact(self) -> tuple[memoryview, BinaryColumn, BinaryColumn]:
+        """List offsets that begin at 0, with the names and values that they speak of and no others.
+
+        >>> offsets, names, _ = HeaderColumn.of([[("a", b"")], [("b", b"")]])[1:].compact()
+        >>> offsets.tolist(), names.tolist()
+        ([0, 1], [b'b'])
+        """
+        offsets = self._offsets[self._start : self._start + self._length + 1]
+        low, high = offsets[0], offsets[-1]
+        if low:
+            offsets = memoryview(array("i", map(sub, offsets, repeat(low))))
+        return offsets, self.names[low:high], self.values[low:high]
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> RecordHeaders: ...
+    @overload
+    def __getitem__(self, index: slice) -> HeaderColumn: ...
+    def __getitem__(self, index: int | slice) -> RecordHeaders | HeaderColumn:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._length)
+            if step != 1:
+                return HeaderColumn.of(list(self)[index])
+            return HeaderColumn(
+                self._offsets, self.names, self.values, self._start + start, max(0, stop - start)
+            )
+        entry = index + self._length if index < 0 else index
+        if not 0 <= entry < self._length:
+            raise IndexError(f"headers of record {index} of {self._length}")
+        entry += self._start
+        pairs = slice(self._offsets[entry], self._offsets[entry + 1])
+        return tuple(_pairs(self.names[pairs], self.values[pairs]))
+
+    def __iter__(self) -> Iterator[RecordHeaders]:
+        offsets, names, values = self.compact()
+        pairs = list(_pairs(names, values))
+        return map(tuple, map(pairs.__getitem__, map(slice, offsets, offsets[1:])))
+
+    def __eq__(self, other: object) -> bool:
+        if is_rows(other):
+            return len(self) == len(other) and list(self) == list(map(tuple, other))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash either
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        offsets, names, values = self.compact()
+        return _unpickled, (offsets.tobytes(), names, values)
+
+    def __repr__(self) -> str:
+        return f"<HeaderColumn of {self._length}: {self.total} headers>"
+
+
+def _pairs(names: BinaryColumn, values: BinaryColumn) -> Iterator[tuple[str, bytes | None]]:
+    try:
+        decoded = list(map(bytes.decode, names))  # type: ignore[arg-type]  # names have no nulls
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"a header's name is not UTF-8: {error.object!r}") from error
+    return zip(decoded, values, strict=True)
+
+
+def _unpickled(offsets: bytes, names: BinaryColumn, values: BinaryColumn) -> HeaderColumn:
+    return HeaderColumn(memoryview(offsets).cast("i"), names, values)
+
+
+def _refuse(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
+    """Finds the words for headers that are known to be of a wrong type or shape."""
+    for index, row in enumerate(headers):
+        if not is_rows(row):
+            raise TypeError(f"headers[{index}]: a sequence of pairs is needed, not {type(row).__name__}")
+        for place, pair in enumerate(row):
+            if not isinstance(pair, tuple):
+                raise TypeError(f"headers[{index}][{place}]: a tuple is needed, not {type(pair).__name__}")
+            if len(pair) != 2:
+                raise InvalidInput(
+                    f"headers[{index}][{place}]: (name, value) is needed, not {len(pair)} entries"
+                )
+            if not isinstance(pair[0], str):
+                raise TypeError(
+                    f"headers[{index}][{place}]: the name must be str, not {type(pair[0]).__name__}"
+                )
+            if pair[1] is not None and not isinstance(pair[1], bytes):
+                kind = type(pair[1]).__name__
+                raise TypeError(f"headers[{index}][{place}]: the value must be bytes or None, not {kind}")
+
+
+def checked_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]], count: int) -> HeaderColumn | None:
+    """The headers of `count` records as a column; None where no record has any."""
+    column = HeaderColumn.of(headers)
+    checked_length("headers", len(column), count)
+    return column if column.total else None
