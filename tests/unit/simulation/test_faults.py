@@ -170,6 +170,14 @@ def test_the_power_fails_at_every_operation_and_stays_off() -> None:
         assert disk.operations == operation
 
 
+def test_a_crash_at_an_operation_that_is_over_takes_the_power_at_once() -> None:
+    disk = SimulatedDisk()
+    durable_file(disk, "a", b"abc")
+    disk.crash_at(1)
+    with pytest.raises(PowerCut):
+        disk.list("")
+
+
 def test_a_crash_passes_through_the_handling_of_errors() -> None:
     disk = SimulatedDisk()
     disk.crash_at(1)

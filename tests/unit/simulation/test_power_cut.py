@@ -156,6 +156,10 @@ def test_a_write_that_makes_a_file_longer_is_torn_in_its_size() -> None:
     sizes = {len(contents) for contents in found(disk, "a") if contents is not None}
     assert {3, 1003} < sizes
     assert all(3 <= size <= 1003 for size in sizes)
+    whole_sectors = {
+        len(disk.power_cut(Chance(Random(seed), torn_sectors=False)).contents("a")) for seed in SEEDS
+    }
+    assert whole_sectors == {3, SECTOR, 1003}
 
 
 def test_a_removal_is_undone_with_the_durable_content() -> None:
