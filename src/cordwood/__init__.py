@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from cordwood._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from cordwood.client import Client as Client
+    from cordwood.client import connect as connect
     from cordwood.errors import Conflict as Conflict
     from cordwood.errors import CordwoodError as CordwoodError
     from cordwood.errors import Corrupt as Corrupt
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
     from cordwood.errors import TooLarge as TooLarge
     from cordwood.errors import Trimmed as Trimmed
     from cordwood.errors import Unavailable as Unavailable
+    from cordwood.log import Log as Log
+    from cordwood.log import Reader as Reader
+    from cordwood.log import TopicInfo as TopicInfo
+    from cordwood.records import Batch as Batch
+    from cordwood.records import Record as Record
+    from cordwood.records import StoredBatch as StoredBatch
 
 # Public name -> the module that has it; a module that is itself public stands here under its own name.
 # For type checkers each name is imported above as well; a test holds the two lists together.
 _MODULES = {
+    "Batch": "cordwood.records",
+    "Client": "cordwood.client",
     "Conflict": "cordwood.errors",
     "CordwoodError": "cordwood.errors",
     "Corrupt": "cordwood.errors",
@@ -36,6 +46,12 @@ _MODULES = {
     "TooLarge": "cordwood.errors",
     "Trimmed": "cordwood.errors",
     "Unavailable": "cordwood.errors",
+    "Log": "cordwood.log",
+    "Reader": "cordwood.log",
+    "Record": "cordwood.records",
+    "StoredBatch": "cordwood.records",
+    "TopicInfo": "cordwood.log",
+    "connect": "cordwood.client",
 }
 
 __all__ = ["__version__", *_MODULES]

@@ -1,0 +1,211 @@
+"""Connecting, and what a connection can do."""
+
+import asyncio
+import os
+import random
+from collections.abc import Generator, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.log import Engine, Log, TopicInfo
+from cordwood.log.partitioning import split_by_key
+from cordwood.log.topics import checked_partitions, checked_retention, checked_topic_name
+from cordwood.records import Batch
+from cordwood.url import FileUrl, Url, parse_url
+
+_NO_CONFIG: Mapping[str, str] = MappingProxyType({})
+
+
+def connect(
+    url: str | os.PathLike[str],
+    *,
+    config: Mapping[str, str] = _NO_CONFIG,
+    timeout: float = 30,
+    read_only: bool = False,
+) -> "Connecting":
+    """Connect to the logs at `url`; `await` it, or use it as `async with`.
+
+    `file:./data` is a folder: nothing to install or to start. `timeout` is for connecting, and for each call unless
+    it has its own. `read_only` works beside a writing process: it takes no lock, and writes and repairs nothing.
+
+    ```python
+    async with cordwood.connect("file:./data") as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"hello"]))
+    ```
+    """
+    # Parsed here, so that a relative path means the folder at the call, not at the await.
+    parsed = parse_url(url, config)
+    if not timeout > 0:
+        raise InvalidInput(f"timeout is {timeout!r} seconds: it must be more than 0")
+    return Connecting(parsed, timeout, read_only)
+
+
+class Connecting:
+    """A connection that is about to be made: await it, or enter it."""
+
+    def __init__(self, url: Url, timeout: float, read_only: bool) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._read_only = read_only
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, "Client"]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> "Client":
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._client is not None
+        await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"cordwood.connect({str(self._url)!r}): await it, or enter it with `async with`"
+
+    async def _connect(self) -> "Client":
+        engine = await _open(self._url, self._timeout, self._read_only)
+        return Client(engine, self._url, timeout=self._timeout, read_only=self._read_only)
+
+
+async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
+    if isinstance(url, FileUrl):
+        from cordwood.log.native.embedded import open_folder
+
+        return await open_folder(url.path, timeout=timeout, read_only=read_only)
+    raise Unavailable(f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER")
+
+
+class Client:
+    """A connection: topics, and logs.
+
+    ```python
+    async with cordwood.connect("file:./data") as cw:
+        print(await cw.topics())
+    ```
+    """
+
+    def __init__(self, engine: Engine, url: Url, *, timeout: float, read_only: bool) -> None:
+        self._engine = engine
+        self._url = url
+        self._timeout = timeout
+        self._closed = False
+        self.read_only = read_only
+
+    @property
+    def url(self) -> str:
+        """Where this connection leads, without secrets."""
+        return str(self._url)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication: int | None = None,
+        retention: timedelta | None = None,
+        retention_bytes: int | None = None,
+        exist_ok: bool = False,
+        timeout: float | None = None,
+    ) -> TopicInfo:
+        """Make a topic; `Conflict` if it exists, unless `exist_ok`: then it stays as it is.
+
+        Without `retention` and `retention_bytes` records are kept until they are trimmed.
+
+        ```python
+        await cw.create_topic("events", partitions=4, retention=timedelta(days=7))
+        ```
+        """
+        self._check_open()
+        return await self._engine.create_topic(
+            checked_topic_name(name),
+            partitions=checked_partitions(partitions),
+            replication=replication,
+            retention=checked_retention(retention),
+            retention_bytes=retention_bytes,
+            exist_ok=exist_ok,
+            timeout=self._time(timeout),
+        )
+
+    async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
+        """The names of all topics that begin with `prefix`, sorted."""
+        self._check_open()
+        return await self._engine.topics(prefix, timeout=self._time(timeout))
+
+    async def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
+        """What is known of a topic; `NotFound` if there is none."""
+        self._check_open()
+        return await self._engine.topic(checked_topic_name(name), timeout=self._time(timeout))
+
+    async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic and all its records; `NotFound` if there is none."""
+        self._check_open()
+        await self._engine.delete_topic(checked_topic_name(name), timeout=self._time(timeout))
+
+    def log(self, topic: str, partition: int = 0) -> Log:
+        """One partition of a topic. No I/O: whether it exists shows at the first call on it.
+
+        ```python
+        offsets = await cw.log("events").append(Batch.of([b"hello"]))
+        ```
+        """
+        self._check_open()
+        if partition < 0:
+            raise InvalidInput(f"partition {partition} of {topic!r}: partitions are numbered from 0")
+        return self._engine.log(checked_topic_name(topic), partition, timeout=self._timeout)
+
+    async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
+        """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.
+
+        Records without a key go to one partition, chosen anew for each batch. What goes to one partition is atomic; if
+        some partitions fail, the error has `written` and `unknown`, by partition.
+        """
+        info = await self.topic(topic, timeout=timeout)
+        parts = split_by_key(batch, info.partitions, random.randrange(info.partitions))
+        appends = [self.log(topic, partition).append(part, timeout=timeout) for partition, part in parts.items()]
+        results = await asyncio.gather(*appends, return_exceptions=True)
+        return _all_or_error(dict(zip(parts, results, strict=True)))
+
+    async def close(self) -> None:
+        """Finish what is under way, and let go; twice is fine."""
+        if not self._closed:
+            self._closed = True
+            await self._engine.close(timeout=self._timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "read-only" if self.read_only else "open"
+        return f"<cordwood.Client {self.url} {state}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"the connection to {self.url} is closed: connect again")
+
+    def _time(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+
+def _all_or_error(results: Mapping[int, Sequence[int] | BaseException]) -> dict[int, Sequence[int]]:
+    written = {partition: result for partition, result in results.items() if not isinstance(result, BaseException)}
+    errors = {partition: error for partition, error in results.items() if isinstance(error, BaseException)}
+    if not errors:
+        return written
+    unknown = {partition: error for partition, error in errors.items() if getattr(error, "outcome", None) == "unknown"}
+    worst = next(iter(unknown.values()), next(iter(errors.values())))
+    if isinstance(worst, CordwoodError):
+        worst.written, worst.unknown = written, unknown
+        if written and worst.outcome == "not_written":
+            worst.outcome = "unknown"
+    raise worst

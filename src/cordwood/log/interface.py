@@ -1,0 +1,140 @@
+"""What every log can do, wherever it lives."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from cordwood.records import Batch, StoredBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as its engine keeps it.
+
+    >>> info = TopicInfo("events", 4, 1, None, None, "synced: fdatasync on 1 replica before the ack", 2 << 20)
+    >>> info.partitions
+    4
+    """
+
+    name: str
+    partitions: int
+    replication: int
+    retention: timedelta | None
+    """How long records are kept at least; None: until trimmed."""
+    retention_bytes: int | None
+    """How many bytes of a partition are kept at least; None: no limit."""
+    durability: str
+    """What an ack promises here, in words."""
+    batch_bytes_max: int
+    """The largest batch that one append takes, framed."""
+
+
+class Reader(ABC):
+    """Batches of one log, in offset order: an async iterator, and a context manager that lets its files go.
+
+    ```python
+    async with log.read(start=10) as reader:
+        async for batch in reader:
+            ...
+    ```
+    It may be iterated bare; then it closes at its end, or with the connection.
+    """
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> StoredBatch: ...
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop reading; twice is fine. A `__anext__` that waits ends with StopAsyncIteration."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Log(ABC):
+    """One ordered sequence of records, named topic/partition. Making one does no I/O."""
+
+    topic: str
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """`topic/partition`."""
+        return f"{self.topic}/{self.partition}"
+
+    @abstractmethod
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
+        """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
+
+        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is `InvalidInput`, one over
+        the limit `TooLarge`; neither writes anything.
+
+        ```python
+        offsets = await log.append(Batch.of([b"a", b"b"]))      # range(0, 2)
+        ```
+        """
+
+    @abstractmethod
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+        """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
+
+        `follow` goes on, waiting for new records, up to `stop` if that is given. A start below the first kept offset is
+        `Trimmed` at the first step.
+        """
+
+    @abstractmethod
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        """The first kept offset, and one past the last."""
+
+    @abstractmethod
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        """The first offset whose record has a timestamp at or after `when`; the end if there is none."""
+
+    @abstractmethod
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        """Forget every record below `before`, for good. Beyond the end is `InvalidInput`; below the start: no effect."""
+
+
+class Engine(ABC):
+    """What a connection leads to: topics, and their logs."""
+
+    @abstractmethod
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        exist_ok: bool,
+        timeout: float,
+    ) -> TopicInfo: ...
+
+    @abstractmethod
+    async def topics(self, prefix: str, *, timeout: float) -> list[str]: ...
+
+    @abstractmethod
+    async def topic(self, name: str, *, timeout: float) -> TopicInfo: ...
+
+    @abstractmethod
+    async def delete_topic(self, name: str, *, timeout: float) -> None: ...
+
+    @abstractmethod
+    def log(self, topic: str, partition: int, *, timeout: float) -> Log:
+        """No I/O: that the topic is missing shows at the first call on the log."""
+
+    @abstractmethod
+    async def close(self, *, timeout: float) -> None:
+        """Finish what is under way, and let go. The last connection of a process closes what they shared."""

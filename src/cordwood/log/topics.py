@@ -1,0 +1,31 @@
+"""What a topic may be called, and may be made of: the same rules on every engine."""
+
+import re
+from datetime import timedelta
+
+from cordwood.errors import InvalidInput
+
+PARTITIONS_MAX = 10_000
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def checked_topic_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name is a str, not {type(name).__name__}")
+    if not _NAME.fullmatch(name) or name in {".", ".."}:
+        shown = name if len(name) <= 60 else f"{name[:60]}… ({len(name)} characters)"
+        raise InvalidInput(f"{shown!r} cannot name a topic: 1 to 249 of A-Z a-z 0-9 . _ -, and neither '.' nor '..'")
+    return name
+
+
+def checked_partitions(partitions: int) -> int:
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidInput(f"{partitions} partitions: a topic has 1 to {PARTITIONS_MAX}")
+    return partitions
+
+
+def checked_retention(retention: timedelta | None) -> timedelta | None:
+    if retention is not None and retention <= timedelta(0):
+        raise InvalidInput(f"retention is {retention}: it must be more than 0, or None to keep until trimmed")
+    return retention
