@@ -1,0 +1,58 @@
+# make run    the tour            make check   lint, format, types, import lines
+# make test   all tests           make bench   the benches
+# Everything lives in .venv, which `setup` makes and the other targets call for by themselves.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench lock clean
+
+help:
+	@echo "make setup | run | test [PYTEST_ARGS=…] | check | format | bench | lock | clean"
+
+setup: $(VENV)/.project
+
+# Two stamps: changed requirements rebuild the whole environment, a changed pyproject only installs the project anew.
+$(VENV)/.requirements: requirements/dev.txt
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is $$($(PYTHON) -V 2>&1), but 3.11 or newer is needed: name one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "setup: $(PYTHON) has no venv or ensurepip: install the package python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.project: $(VENV)/.requirements pyproject.toml src/cordwood/_version.py
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup
+	$(BIN)/cordwood tour
+
+test: setup
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src tests $(wildcard bench)
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m bench
+
+lock:
+	PYTHON=$(PYTHON) requirements/lock.sh
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
