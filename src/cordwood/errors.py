@@ -1,0 +1,173 @@
+"""Everything that a public call can raise, besides TypeError for a wrong Python type and cancellation.
+
+A message names what it was about, the value and the limit, and what to do; the cause is chained. What a
+program needs in order to act is an attribute, so that nobody has to match on text. All of it survives
+pickling and copying, since errors cross process borders; only the chained cause stays behind, as with any
+exception.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+Outcome = Literal["not_written", "unknown"]
+
+
+class CordwoodError(Exception):
+    """The base of every error of Cordwood.
+
+    `outcome` is set on a write that failed: `"not_written"` (safe to repeat) or `"unknown"` (it may be
+    durable already, or become so). Where one call writes to several places, `written` and `unknown` map each
+    place that did or may have succeeded to its numbers.
+
+    >>> error = CordwoodError("append to events/0 failed: the disk is full", outcome="not_written")
+    >>> if error.outcome == "not_written":
+    ...     print("free some space and repeat")
+    free some space and repeat
+    """
+
+    outcome: Outcome | None
+    written: Mapping[Any, Any] | None
+    unknown: Mapping[Any, Any] | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        outcome: Outcome | None = None,
+        written: Mapping[Any, Any] | None = None,
+        unknown: Mapping[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.written = written
+        self.unknown = unknown
+
+    # The inherited one calls the class with `args` alone, which required keywords would refuse.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args), self.__dict__
+
+    @classmethod
+    def _blank(cls, args: tuple[Any, ...]) -> Self:
+        error = cls.__new__(cls, *args)
+        error.args = args  # OSError, a base of Timeout, leaves this to the __init__ that is not called here
+        return error
+
+
+class InvalidInput(CordwoodError, ValueError):
+    """An argument is outside of what the call allows; nothing was done.
+
+    >>> raise InvalidInput("topic name 'a/b' has a '/': use letters, digits, '.', '_' and '-' only")
+    Traceback (most recent call last):
+    cordwood.errors.InvalidInput: topic name 'a/b' has a '/': use letters, digits, '.', '_' and '-' only
+    """
+
+
+class NotFound(CordwoodError, LookupError):
+    """What the call is about does not exist.
+
+    >>> raise NotFound("topic 'events' does not exist: create it with create_topic('events')")
+    Traceback (most recent call last):
+    cordwood.errors.NotFound: topic 'events' does not exist: create it with create_topic('events')
+    """
+
+
+class Conflict(CordwoodError):
+    """Somebody else was first: what the call expected no longer holds.
+
+    `actual` is the value found instead of the expected one, `winner` the id of the write that got there first
+    (one's own id means that an earlier try succeeded); either is None where it has no meaning.
+
+    >>> error = Conflict("journal 'order-1' is at 4, not at 2: read on from 3 and decide again", actual=4)
+    >>> error.actual
+    4
+    """
+
+    actual: int | None
+    winner: str | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        actual: int | None = None,
+        winner: str | None = None,
+        outcome: Outcome | None = None,
+        written: Mapping[Any, Any] | None = None,
+        unknown: Mapping[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(message, outcome=outcome, written=written, unknown=unknown)
+        self.actual = actual
+        self.winner = winner
+
+
+class Fenced(CordwoodError):
+    """Another owner has taken over; this object can never write again.
+
+    >>> raise Fenced("region 7 was opened by another owner (epoch 3 > 2): open it again to take it back")
+    Traceback (most recent call last):
+    cordwood.errors.Fenced: region 7 was opened by another owner (epoch 3 > 2): open it again to take it back
+    """
+
+
+class Sealed(CordwoodError):
+    """The file or log was closed for good; appends go to its successor.
+
+    >>> raise Sealed("plog 12 is sealed at byte 4096: append to the last plog", outcome="not_written")
+    Traceback (most recent call last):
+    cordwood.errors.Sealed: plog 12 is sealed at byte 4096: append to the last plog
+    """
+
+
+class Trimmed(CordwoodError):
+    """What was asked for has been trimmed away; `start` is the first offset that is still kept.
+
+    >>> error = Trimmed("events/0 was trimmed before 100, and offset 7 asked for: read from 100", start=100)
+    >>> error.start
+    100
+    """
+
+    start: int
+
+    def __init__(self, message: str, *, start: int, outcome: Outcome | None = None) -> None:
+        super().__init__(message, outcome=outcome)
+        self.start = start
+
+
+class TooLarge(CordwoodError):
+    """A batch or record is over the limit; nothing was written.
+
+    >>> raise TooLarge("batch of 3,000,000 bytes is over 2,097,152: split it", outcome="not_written")
+    Traceback (most recent call last):
+    cordwood.errors.TooLarge: batch of 3,000,000 bytes is over 2,097,152: split it
+    """
+
+
+class Corrupt(CordwoodError):
+    """Stored bytes are not what was written: a checksum or a format is wrong.
+
+    >>> raise Corrupt("plog 12 at byte 8192: CRC is 0x1f, not 0x2e: restore a copy, or trim past it")
+    Traceback (most recent call last):
+    cordwood.errors.Corrupt: plog 12 at byte 8192: CRC is 0x1f, not 0x2e: restore a copy, or trim past it
+    """
+
+
+class Unavailable(CordwoodError):
+    """It cannot be done here or now: the folder has another writer, a server is away, the object is closed.
+
+    >>> raise Unavailable("the folder is written by process 4711: stop it, or connect read-only")
+    Traceback (most recent call last):
+    cordwood.errors.Unavailable: the folder is written by process 4711: stop it, or connect read-only
+    """
+
+
+class Timeout(CordwoodError, TimeoutError):
+    """The time given for the call is over; of a write, `outcome` says whether it may still become durable.
+
+    >>> error = Timeout("append to events/0 took more than 30 s: read its end to see", outcome="unknown")
+    >>> isinstance(error, TimeoutError), error.outcome
+    (True, 'unknown')
+    """
+
+
+def _restore(cls: type[CordwoodError], args: tuple[Any, ...]) -> CordwoodError:
+    return cls._blank(args)
