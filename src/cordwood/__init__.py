@@ -1,0 +1,55 @@
+"""Cordwood: durable, ordered logs for Python programs.
+
+This is the whole public face. A name is imported from its module when it is first used, so that
+`import cordwood` costs next to nothing and loads no optional package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from cordwood._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from cordwood.errors import Conflict as Conflict
+    from cordwood.errors import CordwoodError as CordwoodError
+    from cordwood.errors import Corrupt as Corrupt
+    from cordwood.errors import Fenced as Fenced
+    from cordwood.errors import InvalidInput as InvalidInput
+    from cordwood.errors import NotFound as NotFound
+    from cordwood.errors import Sealed as Sealed
+    from cordwood.errors import Timeout as Timeout
+    from cordwood.errors import TooLarge as TooLarge
+    from cordwood.errors import Trimmed as Trimmed
+    from cordwood.errors import Unavailable as Unavailable
+
+# Public name -> the module that has it; a module that is itself public stands here under its own name.
+# For type checkers each name is imported above as well; a test holds the two lists together.
+_MODULES = {
+    "Conflict": "cordwood.errors",
+    "CordwoodError": "cordwood.errors",
+    "Corrupt": "cordwood.errors",
+    "Fenced": "cordwood.errors",
+    "InvalidInput": "cordwood.errors",
+    "NotFound": "cordwood.errors",
+    "Sealed": "cordwood.errors",
+    "Timeout": "cordwood.errors",
+    "TooLarge": "cordwood.errors",
+    "Trimmed": "cordwood.errors",
+    "Unavailable": "cordwood.errors",
+}
+
+__all__ = ["__version__", *_MODULES]
+
+
+def __getattr__(name: str) -> object:
+    module_name = _MODULES.get(name)
+    if module_name is None:
+        raise AttributeError(f"module 'cordwood' has no attribute {name!r}")
+    module = import_module(module_name)
+    value: object = module if module_name == f"cordwood.{name}" else getattr(module, name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,82 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cordwood
+
+PUBLIC_NAMES = [
+    "Conflict",
+    "CordwoodError",
+    "Corrupt",
+    "Fenced",
+    "InvalidInput",
+    "NotFound",
+    "Sealed",
+    "Timeout",
+    "TooLarge",
+    "Trimmed",
+    "Unavailable",
+    "__version__",
+]
+
+
+def test_these_are_the_public_names() -> None:
+    assert sorted(cordwood.__all__) == sorted(PUBLIC_NAMES)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in PUBLIC_NAMES:
+        assert getattr(cordwood, name) is not None
+
+
+def test_dir_lists_also_what_was_not_used_yet() -> None:
+    assert {*PUBLIC_NAMES} <= printed_by("import cordwood; print(*dir(cordwood))")
+
+
+def test_type_checkers_see_the_same_names_as_programs() -> None:
+    source = ast.parse(Path(cordwood.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in source.body if isinstance(node, ast.If)]
+    seen = {
+        # A public module is imported from the package itself: `from cordwood import sync as sync`.
+        alias.asname: f"cordwood.{alias.name}" if node.module == "cordwood" else node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == cordwood._MODULES
+
+
+def test_a_public_module_is_exported_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(cordwood), "url", raising=False)
+    monkeypatch.setitem(cordwood._MODULES, "url", "cordwood.url")
+    assert cordwood.__getattr__("url") is sys.modules["cordwood.url"]
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'cordwood' has no attribute 'conect'"):
+        cordwood.conect  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = {"asyncio", "confluent_kafka", "importlib.metadata", "pyarrow", "pyspark", "sqlite3", "ssl"}
+    assert not heavy & loaded_after("import cordwood")
+
+
+def test_a_name_is_loaded_when_it_is_used() -> None:
+    assert "cordwood.errors" not in loaded_after("import cordwood")
+    assert "cordwood.errors" in loaded_after("import cordwood; cordwood.NotFound")
+
+
+def loaded_after(code: str) -> set[str]:
+    return printed_by(f"{code}\nprint(*sys.modules)")
+
+
+def printed_by(code: str) -> set[str]:
+    """The words that `code` prints in a fresh interpreter."""
+    # -S: site-packages' .pth files may import what they like before the first line runs.
+    script = f"import sys; sys.path[:0] = {sys.path!r}\n{code}"
+    run = subprocess.run([sys.executable, "-S", "-c", script], check=True, capture_output=True, text=True)
+    return set(run.stdout.split())
