@@ -1,0 +1,125 @@
+import argparse
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+import cordwood
+from cordwood import cli
+from cordwood.errors import InvalidInput, NotFound
+
+Register = Callable[[Callable[[argparse.Namespace], int]], None]
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Register:
+    """Make a command group of one command, `try`."""
+
+    def register(run: Callable[[argparse.Namespace], int]) -> None:
+        def add_to(commands: cli.Commands) -> None:
+            parser = commands.add_parser("try", help="try it")
+            parser.add_argument("--number", type=int, default=0)
+            parser.set_defaults(run=run)
+
+        group = types.ModuleType("trial_group")
+        vars(group)["add_to"] = add_to
+        monkeypatch.setitem(sys.modules, group.__name__, group)
+        monkeypatch.setattr(cli, "GROUPS", (group.__name__,))
+
+    return register
+
+
+def fail_with(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def run(_: argparse.Namespace) -> int:
+        raise error
+
+    return run
+
+
+def test_without_arguments_it_prints_help_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "usage: cordwood" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cordwood {cordwood.__version__}\n"
+
+
+def test_an_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fell"]) == 2
+    assert "fell" in capsys.readouterr().err
+
+
+def test_a_registered_command_gets_its_arguments_and_gives_the_exit_code(register: Register) -> None:
+    register(lambda args: int(args.number))
+    assert cli.main(["try", "--number", "7"]) == 7
+
+
+def test_a_registered_command_stands_in_the_help(
+    register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(lambda _: 0)
+    assert cli.main(["--help"]) == 0
+    assert "try it" in capsys.readouterr().out
+
+
+def test_an_error_is_one_line_and_exit_1(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+    register(fail_with(NotFound("topic 'events' does not exist")))
+    assert cli.main(["try"]) == 1
+    assert capsys.readouterr().err == "cordwood: topic 'events' does not exist\n"
+
+
+def test_invalid_input_is_wrong_use(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
+    register(fail_with(InvalidInput("offset -1 is below 0")))
+    assert cli.main(["try"]) == 2
+    assert capsys.readouterr().err == "cordwood: offset -1 is below 0\n"
+
+
+def test_an_interrupt_ends_it_without_a_traceback(register: Register) -> None:
+    register(fail_with(KeyboardInterrupt()))
+    assert cli.main(["try"]) == 130
+
+
+def test_a_fault_of_the_program_itself_is_not_hidden(register: Register) -> None:
+    register(fail_with(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["try"])
+
+
+def test_on_another_platform_it_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cli.main(["--version"]) == 1
+    assert capsys.readouterr().err == "cordwood: it runs on Linux only, and this is darwin\n"
+
+
+def test_a_reader_that_leaves_early_causes_no_complaint() -> None:
+    code = (
+        "import sys, types; from cordwood import cli\n"
+        "def run(_):\n    print('x')\n    return 0\n"
+        "group = types.ModuleType('group')\n"
+        "group.add_to = lambda commands: commands.add_parser('try').set_defaults(run=run)\n"
+        "sys.modules['group'] = group; cli.GROUPS = ('group',)\n"
+        "sys.exit(cli.main(['try']))\n"
+    )
+    # Only a buffered stdout has something left to flush at exit.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, env=buffered
+        )
+    finally:
+        os.close(writing)
+    assert (run.returncode, run.stderr) == (1, "")
+
+
+def test_the_module_and_the_command_are_the_same() -> None:
+    run = subprocess.run([sys.executable, "-m", "cordwood", "--version"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, f"cordwood {cordwood.__version__}\n")
