@@ -28,6 +28,11 @@ awkward = st.text("/?#@:%=,;+ [](", max_size=4)
 passwords = st.tuples(awkward, awkward).map(lambda around: around[0] + SECRET + around[1])
 
 
+class BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"data"
+
+
 class TestFolders:
     @pytest.mark.parametrize(
         ("url", "path"),
@@ -219,7 +224,7 @@ class TestAnythingElse:
             parse_url(url, {"client.id": SECRET})
         assert SECRET not in str(caught.value)
 
-    @pytest.mark.parametrize("url", [None, b"file:./data", 7, os.fsencode])
+    @pytest.mark.parametrize("url", [None, b"file:./data", 7, BytesPath()])
     def test_a_wrong_python_type_is_a_type_error(self, url: object) -> None:
         with pytest.raises(TypeError, match="url is a str or a path object"):
             parse_url(url)  # type: ignore[arg-type]  # the mistake under test

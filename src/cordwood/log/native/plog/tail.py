@@ -9,7 +9,8 @@ end that was known when it was written. What is broken *below* the highest such 
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt
-from cordwood.records.frame import FRAME_ALIGNMENT, MAGIC, FrameHeader, check_frame, decode_header
+from cordwood.records import FRAME_ALIGNMENT, FrameHeader, check_frame, decode_header
+from cordwood.records.frame import MAGIC
 
 from ..world.disk import File
 from .id import PlogId

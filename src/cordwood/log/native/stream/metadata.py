@@ -8,8 +8,7 @@ only its id.
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import Batch
-from cordwood.records.frame import FRAME_BYTES_MAX, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, Batch, encode_frame
 
 from ..coordinator import Coordinator
 from ..plog import Plog, PlogId, PlogStore, find_tail

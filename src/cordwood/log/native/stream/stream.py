@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Timeout, Unavailable
-from cordwood.records import encode_frame, max_timestamp
+from cordwood.records import decode_header, encode_frame
 
 from ..plog import Plog, PlogStore
 from ..world.clock import Clock
@@ -178,7 +178,7 @@ class Stream:
             first_offset = stop
         active.append(buffers, length, active.end)
         self._next_offset = first_offset
-        self._max_timestamp = max(self._max_timestamp, max_timestamp(buffers))
+        self._max_timestamp = max(self._max_timestamp, decode_header(buffers[0]).timestamp_max)
         self._unsynced += frame
 
     def _as_expected(self, frame: list[Append]) -> list[Append]:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable
 
@@ -44,7 +45,7 @@ class Turn:
         """Queue an append; False, and nothing queued, if the queue is full: then ask `when_room`."""
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise copy(self._closed)
             if self._queue_bytes and self._queue_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
             self._queue.append(append)
