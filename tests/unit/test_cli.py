@@ -59,9 +59,7 @@ def test_a_registered_command_gets_its_arguments_and_gives_the_exit_code(registe
     assert cli.main(["try", "--number", "7"]) == 7
 
 
-def test_a_registered_command_stands_in_the_help(
-    register: Register, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_registered_command_stands_in_the_help(register: Register, capsys: pytest.CaptureFixture[str]) -> None:
     register(lambda _: 0)
     assert cli.main(["--help"]) == 0
     assert "try it" in capsys.readouterr().out

@@ -8,18 +8,26 @@ import pytest
 import cordwood
 
 PUBLIC_NAMES = [
+    "Batch",
+    "Client",
     "Conflict",
     "CordwoodError",
     "Corrupt",
     "Fenced",
     "InvalidInput",
+    "Log",
     "NotFound",
+    "Reader",
+    "Record",
     "Sealed",
+    "StoredBatch",
     "Timeout",
     "TooLarge",
+    "TopicInfo",
     "Trimmed",
     "Unavailable",
     "__version__",
+    "connect",
 ]
 
 

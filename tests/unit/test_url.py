@@ -96,9 +96,7 @@ class TestFolders:
 class TestKafka:
     def test_servers_and_settings_are_taken_apart(self) -> None:
         parsed = parse_url("kafka://b1:9092,b2:9093?security.protocol=SASL_SSL&client.id=a%20b%26c+d")
-        assert parsed == KafkaUrl(
-            ("b1:9092", "b2:9093"), {"security.protocol": "SASL_SSL", "client.id": "a b&c+d"}
-        )
+        assert parsed == KafkaUrl(("b1:9092", "b2:9093"), {"security.protocol": "SASL_SSL", "client.id": "a b&c+d"})
 
     @pytest.mark.parametrize(
         ("url", "servers"),
@@ -110,9 +108,7 @@ class TestKafka:
             ("kafka://10.0.0.1:65535", ("10.0.0.1:65535",)),
         ],
     )
-    def test_a_server_is_a_name_or_an_address_with_or_without_a_port(
-        self, url: str, servers: tuple[str, ...]
-    ) -> None:
+    def test_a_server_is_a_name_or_an_address_with_or_without_a_port(self, url: str, servers: tuple[str, ...]) -> None:
         assert parse_url(url) == KafkaUrl(servers, {})
 
     def test_config_adds_to_the_settings_of_the_url(self) -> None:

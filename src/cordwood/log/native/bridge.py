@@ -63,14 +63,7 @@ async def call_until_done(executor: Executor, timeout: float, what: str, begin: 
     """As `call`, for a function that is given a `done`: returns when that was called."""
     loop = asyncio.get_running_loop()
     finished = asyncio.Event()
-
-    def done() -> None:
-        try:
-            loop.call_soon_threadsafe(finished.set)
-        except RuntimeError:
-            return
-
-    await call(executor, timeout, what, lambda: begin(done))
+    await call(executor, timeout, what, lambda: begin(lambda: wake(loop, finished)))
     try:
         async with asyncio.timeout(timeout):
             await finished.wait()
@@ -78,7 +71,15 @@ async def call_until_done(executor: Executor, timeout: float, what: str, begin: 
         raise Timeout(f"{what} took more than {timeout} s") from error
 
 
-def _retrieve(future: "asyncio.Future[object]") -> None:
+def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Set an event of a loop from any thread; if the loop is closed nobody waits for it."""
+    try:
+        loop.call_soon_threadsafe(event.set)
+    except RuntimeError:
+        return
+
+
+def _retrieve(future: "asyncio.Future[T]") -> None:
     """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
     if not future.cancelled():
         future.exception()

@@ -14,7 +14,7 @@ from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavaila
 from cordwood.log.interface import Engine, Log, TopicInfo
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
-from .bridge import LoopNotifier, call, call_until_done
+from .bridge import LoopNotifier, call, call_until_done, wake
 from .coordinator import TopicRow
 from .folder import Folder, open_for_reading, open_for_writing
 from .folder_log import FolderLog
@@ -57,9 +57,7 @@ class EmbeddedEngine(Engine):
             raise InvalidInput(f"replication is {replication}: a folder keeps 1 copy")
         self._check_writable()
         retention_ms = None if retention is None else max(1, retention // timedelta(milliseconds=1))
-        create = partial(
-            self._folder.writing().create_topic, name, partitions, 1, retention_ms, retention_bytes
-        )
+        create = partial(self._folder.writing().create_topic, name, partitions, 1, retention_ms, retention_bytes)
         try:
             return _info(await self._call(timeout, f"creating topic {name!r}", create))
         except Conflict:
@@ -203,7 +201,7 @@ class EmbeddedLog(Log):
         """Back-pressure: wait until the log's queue has been taken from."""
         loop = asyncio.get_running_loop()
         room = asyncio.Event()
-        log.when_room(lambda: loop.call_soon_threadsafe(room.set))
+        log.when_room(lambda: wake(loop, room))
         await room.wait()
 
     async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
@@ -214,11 +212,19 @@ class EmbeddedLog(Log):
 
 def _check_writable(read_only: bool, folder: Folder) -> None:
     if read_only:
-        raise Unavailable(f"{folder.path} is connected with read_only=True: it cannot be written", outcome="not_written")
+        raise Unavailable(
+            f"{folder.path} is connected with read_only=True: it cannot be written", outcome="not_written"
+        )
 
 
 def _info(row: TopicRow) -> TopicInfo:
     retention = None if row.retention_ms is None else timedelta(milliseconds=row.retention_ms)
     return TopicInfo(
-        row.name, row.partitions, row.replication, retention, row.retention_bytes, _DURABILITY, FRAME_BYTES_MAX
+        row.name,
+        row.partitions,
+        row.replication,
+        retention,
+        row.retention_bytes,
+        _DURABILITY,
+        FRAME_BYTES_MAX,
     )

@@ -1,4 +1,4 @@
-"""A folder of logs, in the process that writes it. Knows no event loop, no lock file and no thread: it is given workers."""
+"""A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
 
 import threading
 from collections.abc import Callable
@@ -95,7 +95,12 @@ class FolderEngine:
         return self._published_topic(name).topic
 
     def create_topic(
-        self, name: str, partitions: int, replication: int, retention_ms: int | None, retention_bytes: int | None
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        retention_ms: int | None,
+        retention_bytes: int | None,
     ) -> TopicRow:
         """Blocks. `Conflict` if it exists."""
         with self._lock:
@@ -132,7 +137,8 @@ class FolderEngine:
         published = self._published_topic(topic)
         if partition >= published.topic.partitions:
             raise NotFound(
-                f"topic {topic!r} has no partition {partition}: its partitions are 0 to {published.topic.partitions - 1}"
+                f"topic {topic!r} has no partition {partition}:"
+                f" its partitions are 0 to {published.topic.partitions - 1}"
             )
         owner = Owner(published.topic.id, partition)
         log = self._logs.get(owner)
@@ -140,7 +146,9 @@ class FolderEngine:
             return log
         with self._lock:
             self._check_open()
-            return self._logs.setdefault(owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition))
+            return self._logs.setdefault(
+                owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition)
+            )
 
     # -- from time to time ---------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class FolderLock:
-    """Held until `release`. Closing *any* descriptor of the file in this process drops the lock: nobody else opens it."""
+    """Held until `release`. Closing *any* descriptor of the file in this process drops it: nobody else opens that."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -23,7 +23,8 @@ class FolderLock:
             os.close(self._descriptor)
             who = f"process {pid}" if pid else "another process"
             raise Unavailable(
-                f"{path.parent} is being written by {who}: one process writes a folder; connect with read_only=True to read"
+                f"{path.parent} is being written by {who}: one process writes a folder;"
+                " connect with read_only=True to read"
             ) from error
 
     def release(self) -> None:

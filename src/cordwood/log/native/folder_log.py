@@ -137,7 +137,9 @@ class FolderLog:
         with self._trim_lock:
             view = self.view()
             if before > view.durable.next_offset:
-                raise InvalidInput(f"{self.name}: cannot trim before {before}: the log ends at {view.durable.next_offset}")
+                raise InvalidInput(
+                    f"{self.name}: cannot trim before {before}: the log ends at {view.durable.next_offset}"
+                )
             if before <= view.start:
                 done()
                 return

@@ -9,6 +9,7 @@ from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
 
+from .bridge import wake
 from .folder_log import FolderLog
 from .stream.cursor import LogCursor, Source
 
@@ -123,12 +124,13 @@ class NativeReader(Reader):
     async def _growth(self, seconds: float) -> None:
         """Until there may be more to read."""
         source, cursor = self._source, self._cursor
-        assert source is not None and cursor is not None
+        assert source is not None
+        assert cursor is not None
         self._grown = asyncio.Event()
         if isinstance(source, FolderLog):
             loop = asyncio.get_running_loop()
             grown = self._grown
-            source.when_grown(cursor.offset, lambda: _wake(loop, grown))
+            source.when_grown(cursor.offset, lambda: wake(loop, grown))
             await grown.wait()
         else:
             # Another process writes: look again soon, less often while nothing comes.
@@ -138,11 +140,3 @@ class NativeReader(Reader):
             except TimeoutError:
                 pass
         self._grown = None
-
-
-def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    try:
-        loop.call_soon_threadsafe(event.set)
-    except RuntimeError:
-        # The loop is closed, and the reader with it.
-        return

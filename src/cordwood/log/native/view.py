@@ -1,4 +1,7 @@
-"""A folder as a reader sees it: beside the writing process, or without one. Takes no lock, writes and repairs nothing (R8)."""
+"""A folder as a reader sees it: beside the writing process, or without one.
+
+R8: takes no lock, writes and repairs nothing.
+"""
 
 import threading
 from collections.abc import Callable
@@ -46,7 +49,8 @@ class FolderView:
         published = self.catalog().topic(topic)
         if partition >= published.topic.partitions:
             raise NotFound(
-                f"topic {topic!r} has no partition {partition}: its partitions are 0 to {published.topic.partitions - 1}"
+                f"topic {topic!r} has no partition {partition}:"
+                f" its partitions are 0 to {published.topic.partitions - 1}"
             )
         owner = Owner(published.topic.id, partition)
         return ViewedLog(self, f"{topic}/{partition}", owner, published.slot + partition)
@@ -111,9 +115,10 @@ class ViewedLog:
         for _ in range(_TRIES):
             try:
                 return self._view()
-            except NotFound as error:
-                gone = error
-        raise gone
+            except NotFound:
+                # A plog went while it was looked at: the writer trims.
+                continue
+        return self._view()
 
     def _view(self) -> View:
         alive = self._folder.writer_alive()
@@ -128,7 +133,7 @@ class ViewedLog:
         return View(start, durable._replace(next_offset=next_offset), self._chain)
 
     def _durable(self, published: Durable | None, catalog: Catalog, alive: bool) -> Durable:
-        # The writer records a switch before it publishes what follows, so a chain that has the published plog is new enough.
+        # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
         if not (alive and published is not None and published.plog is not None and self._has(published.plog)):
             self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog)
         if alive and published is not None and (published.plog is None or self._has(published.plog)):

@@ -28,8 +28,8 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recove
         tail = find_tail(
             file, last.id, start=known.end, next_offset=known.next_offset, max_timestamp=known.max_timestamp
         )
-        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they must be
-        # durable before the seal is recorded or the end is published.
+        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
+        # must be durable before the seal is recorded or the end is published.
         file.sync()
     finally:
         file.close()
