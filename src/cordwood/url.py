@@ -197,9 +197,7 @@ def _servers(url: str, address: str, default_port: int | None) -> tuple[tuple[st
         raise _wrong(url, "two slashes come before the servers, as in kafka://HOST:PORT")
     authority, slash, path = address[2:].partition("/")
     if "@" in address:
-        raise _wrong(
-            url, "a login has no place in it: put it into config, as sasl.username and sasl.password"
-        )
+        raise _wrong(url, "a login has no place in it: put it into config, as sasl.username and sasl.password")
     servers = tuple(_server(url, server, default_port) for server in authority.split(","))
     return servers, slash + path
 

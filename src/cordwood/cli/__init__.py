@@ -44,9 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cordwood", description="Durable, ordered logs, embedded in a folder."
-    )
+    parser = argparse.ArgumentParser(prog="cordwood", description="Durable, ordered logs, embedded in a folder.")
     parser.add_argument("--version", action="version", version=f"cordwood {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for group in GROUPS:

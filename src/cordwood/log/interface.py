@@ -77,8 +77,8 @@ class Log(ABC):
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
         """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
 
-        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is `InvalidInput`, one over
-        the limit `TooLarge`; neither writes anything.
+        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is `InvalidInput`,
+        one over the limit `TooLarge`; neither writes anything.
 
         ```python
         offsets = await log.append(Batch.of([b"a", b"b"]))      # range(0, 2)
@@ -103,7 +103,7 @@ class Log(ABC):
 
     @abstractmethod
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
-        """Forget every record below `before`, for good. Beyond the end is `InvalidInput`; below the start: no effect."""
+        """Forget every record below `before`, for good; beyond the end is `InvalidInput`, below the start no effect."""
 
 
 class Engine(ABC):

@@ -49,9 +49,7 @@ def _binary(pa: Any, kind: Any, column: BinaryColumn) -> Any:
 def _headers(pa: Any, headers: HeaderColumn | None, count: int) -> Any:
     """A list of structs for each record; empty where it has no headers, never null."""
     if headers is None:
-        headers = HeaderColumn(
-            memoryview(bytes(4 * count + 4)).cast("i"), BinaryColumn.of([]), BinaryColumn.of([])
-        )
+        headers = HeaderColumn(memoryview(bytes(4 * count + 4)).cast("i"), BinaryColumn.of([]), BinaryColumn.of([]))
     fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
     offsets, start = headers.buffers()
     children = [_binary(pa, pa.string(), headers.names), _binary(pa, pa.binary(), headers.values)]

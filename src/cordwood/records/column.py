@@ -171,9 +171,7 @@ class BinaryColumn(Sequence["bytes | None"]):
             start, stop, step = index.indices(self._length)
             if step != 1:
                 return BinaryColumn.of(self.tolist()[index])
-            return BinaryColumn(
-                self._offsets, self._data, self._validity, self._start + start, max(0, stop - start)
-            )
+            return BinaryColumn(self._offsets, self._data, self._validity, self._start + start, max(0, stop - start))
         entry = index + self._length if index < 0 else index
         if not 0 <= entry < self._length:
             raise IndexError(f"entry {index} of a column of {self._length}")

@@ -148,8 +148,7 @@ def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
     if any(column is None for column in keys):
         flags |= FLAG_KEY_NULLS
         keys = [
-            repeat(None, len(batch)) if column is None else column
-            for batch, column in zip(batches, keys, strict=True)
+            repeat(None, len(batch)) if column is None else column for batch, column in zip(batches, keys, strict=True)
         ]
     return list(chain.from_iterable(keys)), flags
 

@@ -109,9 +109,7 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
     cordwood.errors.Corrupt: no frame at byte 0: magic b'\\x00\\x00\\x00\\x00' instead of b'CORD'
     """
     if len(buffer) - at < FRAME_HEADER_BYTES:
-        raise FrameCut(
-            f"the frame at byte {at} is cut: {len(buffer) - at} bytes of a header of {FRAME_HEADER_BYTES}"
-        )
+        raise FrameCut(f"the frame at byte {at} is cut: {len(buffer) - at} bytes of a header of {FRAME_HEADER_BYTES}")
     fields = _HEADER.unpack_from(buffer, at)
     magic, version, codec, flags, length = fields[:5]
     if magic != MAGIC:
@@ -136,9 +134,7 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
         if not header[12]:
             raise _damaged(at, "a column of headers, but no headers")
     elif header[12] or header[13] or header[14] or flags & FLAG_HEADER_NULLS:
-        raise _damaged(
-            at, f"{header[12]} headers, or nulls among them (flags {flags:#x}), but no column of headers"
-        )
+        raise _damaged(at, f"{header[12]} headers, or nulls among them (flags {flags:#x}), but no column of headers")
     needed = frame_size(flags, count, header[11], key_bytes, header[12], header[13], header[14])
     if needed != length:
         raise _damaged(at, f"length {length}, but its columns need {needed}")
@@ -221,9 +217,7 @@ def decode_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None)
     return batch
 
 
-def _column(
-    view: memoryview, place: int, count: int, data_bytes: int, nulls: int, at: int
-) -> tuple[BinaryColumn, int]:
+def _column(view: memoryview, place: int, count: int, data_bytes: int, nulls: int, at: int) -> tuple[BinaryColumn, int]:
     """The column at `place`, and the place after it."""
     validity = None
     if nulls:

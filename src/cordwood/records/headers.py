@@ -56,9 +56,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
         if type(headers) is HeaderColumn:
             return headers
         if not is_rows(headers):
-            raise TypeError(
-                f"headers: a sequence of sequences of pairs is needed, not {type(headers).__name__}"
-            )
+            raise TypeError(f"headers: a sequence of sequences of pairs is needed, not {type(headers).__name__}")
         try:
             rows = list(map(tuple, headers))
             pairs = list(chain.from_iterable(rows))
@@ -74,9 +72,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
         try:
             encoded: list[bytes | None] = list(map(str.encode, names))
         except UnicodeEncodeError as error:
-            raise InvalidInput(
-                f"headers: the name {error.object!r} is not valid Unicode: {error.reason}"
-            ) from error
+            raise InvalidInput(f"headers: the name {error.object!r} is not valid Unicode: {error.reason}") from error
         offsets = memoryview(array("i", accumulate(map(len, rows), initial=0))).toreadonly()
         return HeaderColumn(offsets, BinaryColumn.of(encoded), BinaryColumn.of(values))
 
@@ -123,9 +119,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
             start, stop, step = index.indices(self._length)
             if step != 1:
                 return HeaderColumn.of(list(self)[index])
-            return HeaderColumn(
-                self._offsets, self.names, self.values, self._start + start, max(0, stop - start)
-            )
+            return HeaderColumn(self._offsets, self.names, self.values, self._start + start, max(0, stop - start))
         entry = index + self._length if index < 0 else index
         if not 0 <= entry < self._length:
             raise IndexError(f"headers of record {index} of {self._length}")
@@ -174,13 +168,9 @@ def _refuse(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
             if not isinstance(pair, tuple):
                 raise TypeError(f"headers[{index}][{place}]: a tuple is needed, not {type(pair).__name__}")
             if len(pair) != 2:
-                raise InvalidInput(
-                    f"headers[{index}][{place}]: (name, value) is needed, not {len(pair)} entries"
-                )
+                raise InvalidInput(f"headers[{index}][{place}]: (name, value) is needed, not {len(pair)} entries")
             if not isinstance(pair[0], str):
-                raise TypeError(
-                    f"headers[{index}][{place}]: the name must be str, not {type(pair[0]).__name__}"
-                )
+                raise TypeError(f"headers[{index}][{place}]: the name must be str, not {type(pair[0]).__name__}")
             if pair[1] is not None and not isinstance(pair[1], bytes):
                 kind = type(pair[1]).__name__
                 raise TypeError(f"headers[{index}][{place}]: the value must be bytes or None, not {kind}")

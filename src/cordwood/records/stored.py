@@ -110,9 +110,7 @@ class StoredBatch(Batch):
         )
 
     def __repr__(self) -> str:
-        return (
-            f"<StoredBatch of {len(self)} at {self.offsets!r}: {self._value_bytes + self._key_bytes} bytes>"
-        )
+        return f"<StoredBatch of {len(self)} at {self.offsets!r}: {self._value_bytes + self._key_bytes} bytes>"
 
     def _columns(self) -> tuple[Any, ...]:
         offsets = self.offsets

@@ -156,9 +156,7 @@ def test_a_write_that_makes_a_file_longer_is_torn_in_its_size() -> None:
     sizes = {len(contents) for contents in found(disk, "a") if contents is not None}
     assert {3, 1003} < sizes
     assert all(3 <= size <= 1003 for size in sizes)
-    whole_sectors = {
-        len(disk.power_cut(Chance(Random(seed), torn_sectors=False)).contents("a")) for seed in SEEDS
-    }
+    whole_sectors = {len(disk.power_cut(Chance(Random(seed), torn_sectors=False)).contents("a")) for seed in SEEDS}
     assert whole_sectors == {3, SECTOR, 1003}
 
 
@@ -281,9 +279,7 @@ writes = st.tuples(st.integers(0, 1500), st.integers(1, 1200), st.booleans())
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(writes, max_size=8), st.integers(0, 2**32))
-def test_every_byte_is_one_that_was_there_since_the_last_sync(
-    steps: list[tuple[int, int, bool]], seed: int
-) -> None:
+def test_every_byte_is_one_that_was_there_since_the_last_sync(steps: list[tuple[int, int, bool]], seed: int) -> None:
     disk = SimulatedDisk()
     file = disk.create("a")
     disk.sync_folder("")

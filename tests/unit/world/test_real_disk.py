@@ -43,9 +43,7 @@ def test_the_real_disk_reserves_the_space_it_allocates(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_blocks * 512 >= 1 << 20
 
 
-def test_zeros_are_written_where_space_cannot_be_reserved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zeros_are_written_where_space_cannot_be_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_supported(fd: int, offset: int, size: int) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
@@ -57,9 +55,7 @@ def test_zeros_are_written_where_space_cannot_be_reserved(
     assert (tmp_path / "a").stat().st_blocks * 512 >= 3 << 20
 
 
-def test_a_file_keeps_its_size_when_the_space_runs_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_keeps_its_size_when_the_space_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def half_of_it(fd: int, offset: int, size: int) -> None:
         os.ftruncate(fd, offset + size // 2)
         raise OSError(errno.ENOSPC, "full")

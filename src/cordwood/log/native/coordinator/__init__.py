@@ -1,6 +1,7 @@
 """What outlives every process and every plog: topics, trim points, epochs, and the latest metadata plog.
 
-Each call is one transaction: when it returns it is durable, when it raises nothing has changed. Imports `errors` and plog ids only.
+Each call is one transaction: when it returns it is durable, when it raises nothing has changed.
+Imports `errors` only.
 """
 
 from .interface import Coordinator, LogRow, TopicRow

@@ -31,7 +31,12 @@ class Coordinator(Protocol):
         """Become the owner: a new epoch, higher than every earlier one."""
 
     def create_topic(
-        self, name: str, partitions: int, replication: int, retention_ms: int | None, retention_bytes: int | None
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        retention_ms: int | None,
+        retention_bytes: int | None,
     ) -> TopicRow:
         """`Conflict` if the name is taken."""
 

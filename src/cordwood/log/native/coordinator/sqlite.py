@@ -24,7 +24,7 @@ INSERT INTO owner VALUES (1, 0, NULL);
 
 
 class SqliteCoordinator:
-    """Usable from every thread; calls take turns. `synchronous=FULL`: a commit that returned survives a power cut (R2)."""
+    """Usable from every thread; calls take turns. R2: `synchronous=FULL`, so a commit survives a power cut."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,12 @@ class SqliteCoordinator:
             return epoch
 
     def create_topic(
-        self, name: str, partitions: int, replication: int, retention_ms: int | None, retention_bytes: int | None
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        retention_ms: int | None,
+        retention_bytes: int | None,
     ) -> TopicRow:
         with self._transaction() as db:
             if db.execute("SELECT 1 FROM topic WHERE name = ?", (name,)).fetchone():
@@ -117,7 +122,8 @@ class SqliteCoordinator:
     def set_metadata_plog(self, epoch: int, expected: str | None, id: str) -> None:
         with self._transaction() as db:
             changed = db.execute(
-                "UPDATE owner SET metadata_plog = ? WHERE epoch = ? AND metadata_plog IS ?", (id, epoch, expected)
+                "UPDATE owner SET metadata_plog = ? WHERE epoch = ? AND metadata_plog IS ?",
+                (id, epoch, expected),
             ).rowcount
             if not changed:
                 raise Fenced(f"epoch {epoch} no longer owns {self._path.parent}: another process took it over")

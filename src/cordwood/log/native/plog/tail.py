@@ -1,15 +1,17 @@
 """Where a plog that nobody closed really ends (R1).
 
-After a crash the last plog of a log holds whole frames up to some place, and behind it nothing, half a frame, or, since a
-disk may persist a later write and lose an earlier one, even whole frames behind a hole. Every frame carries the synced
-end that was known when it was written. What is broken *below* the highest such end was durable once: that is damage, and is said
-(`Corrupt`). What is broken above it never was: that is the torn tail, and is cut, with all that follows.
+After a crash the last plog of a log holds whole frames up to some place, and behind it nothing, half a frame, or,
+since a disk may persist a later write and lose an earlier one, even whole frames behind a hole. Every frame carries
+the synced end that was known when it was written. What is broken *below* the highest such end was durable once: that is
+damage, and is said (`Corrupt`). What is broken above it never was: that is the torn tail, and is cut, with all that
+follows.
 """
 
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt
-from cordwood.records.frame import FRAME_ALIGNMENT, MAGIC, FrameHeader, check_frame, decode_header
+from cordwood.records import FRAME_ALIGNMENT, FrameHeader, check_frame, decode_header
+from cordwood.records.frame import MAGIC
 
 from ..world.disk import File
 from .id import PlogId

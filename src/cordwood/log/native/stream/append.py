@@ -5,8 +5,7 @@ from copy import copy
 from typing import Protocol
 
 from cordwood.errors import CordwoodError
-from cordwood.records import Batch
-from cordwood.records.frame import FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES
+from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch
 
 
 class Waiter(Protocol):
@@ -59,11 +58,11 @@ def fail(appends: Iterable[Append], error: CordwoodError) -> None:
 def frames(appends: Iterable[Append]) -> Iterator[tuple[list[Append], int]]:
     """Appends that share a frame, and the most bytes that it can take: as few frames as the limit allows."""
     frame: list[Append] = []
-    size = FRAME_OVERHEAD_BYTES
+    size = FRAME_SLACK_BYTES
     for append in appends:
         if frame and size + append.weight > FRAME_BYTES_MAX:
             yield frame, size
-            frame, size = [], FRAME_OVERHEAD_BYTES
+            frame, size = [], FRAME_SLACK_BYTES
         frame.append(append)
         size += append.weight
     if frame:

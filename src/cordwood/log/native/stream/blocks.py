@@ -1,10 +1,17 @@
 """Frames out of plogs, in large steps: one read of the disk for many frames, columns that are views of that read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from cordwood.errors import Corrupt, NotFound, Trimmed
-from cordwood.records import StoredBatch
-from cordwood.records.frame import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameCut, FrameHeader, decode_frame, decode_header
+from cordwood.errors import Corrupt
+from cordwood.records import (
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
+    FrameCut,
+    FrameHeader,
+    StoredBatch,
+    decode_frame,
+    decode_header,
+)
 
 from ..plog import PlogId, PlogStore
 from ..world.disk import File
@@ -45,18 +52,20 @@ class PlogCursor:
         self.position = start + at
         return batches
 
+    def read_one(self, end: int) -> StoredBatch:
+        """The next frame alone."""
+        start = self.position
+        data = self._file.read(min(FRAME_BYTES_MAX, end - start), start)
+        header = self._header(data, 0)
+        self.position = start + header.length
+        return decode_frame(data, 0, header)
+
     def skip_to(self, offset: int, end: int) -> None:
-        """Move to the frame that holds `offset`, by frame headers alone."""
-        self._skip(end, lambda header: header.next_offset > offset)
+        """Move to the frame that holds `offset`."""
+        self.skip(end, lambda header: header.next_offset > offset)
 
-    def skip_to_time(self, timestamp: int, end: int) -> None:
-        """Move to the first frame with a record at or after `timestamp`."""
-        self._skip(end, lambda header: header.timestamp_max >= timestamp)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _skip(self, end: int, found: "Callable[[FrameHeader], bool]") -> None:
+    def skip(self, end: int, found: Callable[[FrameHeader], bool]) -> None:
+        """Move to the first frame that is `found`, or to `end`, by frame headers alone."""
         while self.position < end:
             start = self.position
             data = self._file.read(min(_FIND_BYTES, end - start), start)
@@ -70,6 +79,9 @@ class PlogCursor:
             if at == 0:
                 raise self._damaged(start, "no frame header stands there")
             self.position = start + at
+
+    def close(self) -> None:
+        self._file.close()
 
     def _header(self, data: memoryview, at: int) -> FrameHeader:
         header = decode_header(data, at)

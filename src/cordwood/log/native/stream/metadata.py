@@ -1,15 +1,14 @@
 """Which plogs make up which log: the metadata manager.
 
-One a folder. Every log is one of its services, by name. What it knows is the content of a stream of its own, whose plogs
-each begin with everything that holds at that moment: so only the latest plog is ever needed, and the coordinator stores
-only its id.
+One a folder. Every log is one of its services, by name. What it knows is the content of a stream of its own, whose
+plogs each begin with everything that holds at that moment: so only the latest plog is ever needed, and the coordinator
+stores only its id.
 """
 
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import Batch
-from cordwood.records.frame import FRAME_BYTES_MAX, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, Batch, encode_frame
 
 from ..coordinator import Coordinator
 from ..plog import Plog, PlogId, PlogStore, find_tail
@@ -46,9 +45,7 @@ class MetadataManager:
     ) -> None:
         latest = coordinator.metadata_plog()
         self.chains, next_offset = ({}, 0) if latest is None else read_all(plogs, PlogId.parse(latest))
-        self._succession = MetadataSuccession(
-            plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch
-        )
+        self._succession = MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch)
         self._stream = Stream(
             plogs,
             workers,

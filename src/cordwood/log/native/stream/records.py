@@ -3,13 +3,13 @@
 A record belongs to one service, which is a log, by its name (the key of the stored record). The value:
 version u8, type u8, then the body. Strings are u8 length + UTF-8, numbers are little-endian.
 
-| type | body | says |
-|---|---|---|
-| 1 init | first offset i64, id | a new plog is the last of the chain |
-| 2 incremental | end i64, next offset i64, highest timestamp i64, id of the sealed one, then an init body, or nothing | the last plog is sealed, and the next one, if there is one, follows |
-| 3 full | u32 n, then n links: first offset, end (-1: open), next offset, highest timestamp, id | the chain is exactly this; n = 0: the service is gone |
-| 4 dropped | u32 n, then n ids | these plogs, the oldest, are no longer part of the chain |
-| 5 continued | as full | these links follow: a chain too long for one record |
+- 1 init: first offset i64, id. A new plog is the last of the chain.
+- 2 incremental: end i64, next offset i64, highest timestamp i64, id of the sealed plog; then an init body, or nothing.
+  The last plog is sealed, and the next one, if there is one, follows.
+- 3 full: u32 n, then n links: first offset, end (-1: open), next offset, highest timestamp (i64 each), id. The chain is
+  exactly this; n = 0: the service is gone.
+- 4 dropped: u32 n, then n ids. These plogs, the oldest, are no longer part of the chain.
+- 5 continued: as full. These links follow: a chain that is too long for one record.
 """
 
 import struct
@@ -90,7 +90,8 @@ def encode(record: MetadataRecord) -> bytes:
             return _HEAD.pack(_VERSION, 2) + body + (b"" if following is None else _init(following))
         case Full(links) | Continued(links):
             body = b"".join(
-                _LINK.pack(x.first_offset, _OPEN if x.end is None else x.end, x.next_offset, x.max_timestamp) + _id(x.id)
+                _LINK.pack(x.first_offset, _OPEN if x.end is None else x.end, x.next_offset, x.max_timestamp)
+                + _id(x.id)
                 for x in links
             )
             type = 3 if isinstance(record, Full) else 5

@@ -28,8 +28,8 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recove
         tail = find_tail(
             file, last.id, start=known.end, next_offset=known.next_offset, max_timestamp=known.max_timestamp
         )
-        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they must be
-        # durable before the seal is recorded or the end is published.
+        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
+        # must be durable before the seal is recorded or the end is published.
         file.sync()
     finally:
         file.close()
@@ -43,7 +43,7 @@ def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None, *, w
     if last is None:
         return Durable(None, 0, 0 if published is None else published.next_offset)
     if last.end is not None:
-        return Durable(last.id, last.end, last.next_offset)
+        return Durable(last.id, last.end, last.next_offset, last.max_timestamp)
     known = _known(last, published)
     if writer_alive:
         return known
@@ -52,7 +52,8 @@ def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None, *, w
         tail = find_tail(file, last.id, start=known.end, next_offset=known.next_offset)
     finally:
         file.close()
-    return Durable(last.id, tail.synced_end, tail.synced_offset)
+    # The timestamp may be that of a frame that is not shown: it only says which plogs are worth a look.
+    return Durable(last.id, tail.synced_end, tail.synced_offset, max(known.max_timestamp, tail.max_timestamp))
 
 
 def _known(last: Link, published: Durable | None) -> Durable:

@@ -70,4 +70,3 @@ class PlogMaker:
             if self._asked and self._spare is None:
                 self._spare, spare = spare, None
         self.discard(spare)
-

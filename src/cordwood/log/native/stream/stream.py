@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Timeout, Unavailable
-from cordwood.records import encode_frame, max_timestamp
+from cordwood.records import decode_header, encode_frame
 
 from ..plog import Plog, PlogStore
 from ..world.clock import Clock
@@ -23,8 +23,8 @@ from .turn import Turn
 class Stream:
     """A chain of plogs with one writer.
 
-    `turn` may be used from every thread; every other method that writes runs in turn. `chain` and `durable` are replaced,
-    never changed, so a reader takes `durable` first, then `chain`, and has a picture that holds.
+    `turn` may be used from every thread; every other method that writes runs in turn. `chain` and `durable` are
+    replaced, never changed, so a reader takes `durable` first, then `chain`, and has a picture that holds.
     """
 
     def __init__(
@@ -81,7 +81,10 @@ class Stream:
             flying = [*self.turn.in_flight, *self._gate.waiting()]
         late = [append for append in flying if append.deadline <= now]
         if late:
-            fail(late, Timeout(f"{self.name}: the disk has not confirmed the append in time", outcome="unknown"))
+            fail(
+                late,
+                Timeout(f"{self.name}: the disk has not confirmed the append in time", outcome="unknown"),
+            )
 
     def quiet_down(self) -> None:
         """Hold no file and no unwritten space until the next append."""
@@ -125,7 +128,9 @@ class Stream:
             lost = self._give_up_plog(lost)
             if self._succession.patient:
                 return lost
-            failure = Unavailable(f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown")
+            failure = Unavailable(
+                f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown"
+            )
             failure.__cause__ = error
             fail(lost, failure)
             return []
@@ -178,7 +183,7 @@ class Stream:
             first_offset = stop
         active.append(buffers, length, active.end)
         self._next_offset = first_offset
-        self._max_timestamp = max(self._max_timestamp, max_timestamp(buffers))
+        self._max_timestamp = max(self._max_timestamp, decode_header(buffers[0]).timestamp_max)
         self._unsynced += frame
 
     def _as_expected(self, frame: list[Append]) -> list[Append]:

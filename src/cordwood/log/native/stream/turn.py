@@ -1,13 +1,15 @@
 """Whose turn it is to write.
 
-All writing of one stream is done by one job at a time, its *turn*: it takes everything that waits, and goes on until nothing
-waits. Housekeeping (giving space back, dropping plogs, closing) takes the same turn, so none of it races with a write.
+All writing of one stream is done by one job at a time, its *turn*: it takes everything that waits, and goes on until
+nothing waits. Housekeeping (giving space back, dropping plogs, closing) takes the same turn, so none of it races with
+a write.
 """
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable
 
@@ -44,7 +46,7 @@ class Turn:
         """Queue an append; False, and nothing queued, if the queue is full: then ask `when_room`."""
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise copy(self._closed)
             if self._queue_bytes and self._queue_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
             self._queue.append(append)
@@ -97,7 +99,10 @@ class Turn:
                 self._queue = deque(append for append in self._queue if append.deadline > now)
                 self._queue_bytes = sum(append.weight for append in self._queue)
         if late:
-            fail(late, Timeout(f"{self._name}: the append was still queued when its time ran out", outcome="not_written"))
+            fail(
+                late,
+                Timeout(f"{self._name}: the append was still queued when its time ran out", outcome="not_written"),
+            )
 
     def _run(self) -> None:
         while True:
@@ -144,7 +149,9 @@ class Turn:
         try:
             kept = self._write(group)
         except Exception as error:
-            failure = Unavailable(f"{self._name}: the write failed, and may be durable or not: {error}", outcome="unknown")
+            failure = Unavailable(
+                f"{self._name}: the write failed, and may be durable or not: {error}", outcome="unknown"
+            )
             failure.__cause__ = error
             fail(group, failure)
             kept = []

@@ -1,0 +1,363 @@
+"""A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from cordwood.errors import Conflict, CordwoodError, NotFound, Unavailable
+
+from .coordinator import Coordinator, TopicRow
+from .folder_log import FolderLog
+from .plog import PlogId, PlogStore
+from .published import (
+    METADATA_OWNER,
+    METADATA_SLOT,
+    Catalog,
+    Owner,
+    PublishedReader,
+    PublishedTopic,
+    PublishedWriter,
+)
+from .stream.chain import Chain
+from .stream.gate import Durable
+from .stream.metadata import METADATA_PLOG_BYTES_MIN, MetadataManager
+from .stream.records import Full
+from .stream.recovery import Recovered, recover
+from .stream.stream import Stream
+from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
+from .world.clock import Clock
+from .world.disk import Disk
+from .world.workers import Workers
+
+CLUSTER = "local"
+GROUP = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Sizes and times; tests make them tiny."""
+
+    plog_bytes_max: int = PLOG_BYTES_MAX
+    metadata_plog_bytes_min: int = METADATA_PLOG_BYTES_MIN
+    idle_seconds: float = 10
+    open_files_max: int = 256
+
+
+class FolderEngine:
+    """Topics and logs of one folder. Every method may be called from every thread; those that block say so."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        workers: Workers,
+        coordinator: Coordinator,
+        settings: EngineSettings = EngineSettings(),  # noqa: B008  frozen
+    ) -> None:
+        self._clock = clock
+        self._workers = workers
+        self._coordinator = coordinator
+        self._settings = settings
+        self.plogs = PlogStore(disk)
+        self.plogs.prepare()
+        self._lock = threading.Lock()
+        self._logs: dict[Owner, FolderLog] = {}
+        self._closed: CordwoodError | None = None
+        self._published = PublishedWriter(disk)
+        self._before = _readable_catalog(PublishedReader(disk))
+        self._published_before = PublishedReader(disk)
+        self._epoch = coordinator.take_over()
+        self._topics = _with_slots(coordinator.topics(), self._before)
+        self._trimmed = {Owner(row.topic_id, row.partition): (row.start, row.next_offset) for row in coordinator.logs()}
+        self._metadata_plog = coordinator.metadata_plog()
+        found = self.plogs.files()
+        self._metadata = MetadataManager(
+            self.plogs,
+            workers,
+            clock,
+            coordinator,
+            epoch=self._epoch,
+            new_id=_new_id,
+            plog_bytes_min=settings.metadata_plog_bytes_min,
+            on_durable=partial(self._published.put_end, METADATA_SLOT, METADATA_OWNER),
+            on_switch=self._metadata_switched,
+        )
+        self._publish_catalog()
+        workers.spawn(partial(self._sweep, found))
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[TopicRow]:
+        return [published.topic for published in self._topics.values()]
+
+    def topic(self, name: str) -> TopicRow:
+        return self._published_topic(name).topic
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        retention_ms: int | None,
+        retention_bytes: int | None,
+    ) -> TopicRow:
+        """Blocks. `Conflict` if it exists."""
+        with self._lock:
+            self._check_open()
+            if name in self._topics:
+                raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
+            row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
+            slot = self._catalog().free_slot()
+            self._topics = {**self._topics, name: PublishedTopic(row, slot)}
+            self._publish_catalog()
+        return row
+
+    def delete_topic(self, name: str, done: Done) -> None:
+        """Blocks; `done` is called when the records are gone too."""
+        with self._lock:
+            self._check_open()
+            row = self.topic(name)
+            self._coordinator.delete_topic(row.id)
+            self._topics = {other: topic for other, topic in self._topics.items() if other != name}
+            self._publish_catalog()
+            owners = [Owner(row.id, partition) for partition in range(row.partitions)]
+            logs = {owner: self._logs.pop(owner, None) for owner in owners}
+        gone = NotFound(f"topic {name!r} was deleted")
+        countdown = Countdown(len(owners), done)
+        for owner, log in logs.items():
+            forget = partial(self._forget, _service(owner), countdown.one_done)
+            if log is None:
+                forget()
+            else:
+                log.close(gone, forget)
+
+    def log(self, topic: str, partition: int) -> FolderLog:
+        """No I/O. `NotFound` if there is no such topic or partition."""
+        published = self._published_topic(topic)
+        if partition >= published.topic.partitions:
+            raise NotFound(
+                f"topic {topic!r} has no partition {partition}:"
+                f" its partitions are 0 to {published.topic.partitions - 1}"
+            )
+        owner = Owner(published.topic.id, partition)
+        log = self._logs.get(owner)
+        if log is not None:
+            return log
+        with self._lock:
+            self._check_open()
+            return self._logs.setdefault(
+                owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition)
+            )
+
+    # -- from time to time ---------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Tell callers whose time has run out, and try again what waits for room."""
+        now = self._clock.monotonic()
+        self._metadata.retry()
+        for stream in self._streams():
+            stream.expire(now)
+
+    def quiet_down(self) -> None:
+        """Take files and unwritten space from logs that are not written to."""
+        idle_since = self._clock.monotonic() - self._settings.idle_seconds
+        holding = sorted((s for s in self._streams() if s.holds_file), key=lambda stream: stream.last_used)
+        excess = len(holding) - self._settings.open_files_max
+        for place, stream in enumerate(holding):
+            if place < excess or stream.last_used <= idle_since:
+                stream.turn.run(stream.quiet_down)
+
+    def enforce_retention(self) -> None:
+        """Blocks. Trims what topics no longer want to keep, by whole plogs."""
+        now = self._clock.time_ms()
+        for published in list(self._topics.values()):
+            row = published.topic
+            if row.retention_ms is None and row.retention_bytes is None:
+                continue
+            oldest = None if row.retention_ms is None else now - row.retention_ms
+            for partition in range(row.partitions):
+                log = self.log(row.name, partition)
+                log.trim(_kept_from(log, oldest, row.retention_bytes), _nothing)
+
+    def close(self, done: Done) -> None:
+        """Finish and seal everything; `done` is called when the folder may be given away."""
+        with self._lock:
+            if self._closed is not None:
+                return
+            self._closed = Unavailable("the folder is closed: connect again")
+            logs = list(self._logs.values())
+        finish_metadata = partial(self._metadata.finish, self._closed, partial(self._let_go, done))
+        countdown = Countdown(len(logs), finish_metadata)
+        for log in logs:
+            log.close(self._closed, countdown.one_done)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _make_log(self, name: str, owner: Owner, slot: int) -> FolderLog:
+        return FolderLog(
+            name,
+            owner,
+            slot,
+            self.plogs,
+            self._workers,
+            self._coordinator,
+            self._published,
+            trimmed=self._trimmed.get(owner, (0, 0)),
+            recover=partial(self._recover, owner, slot),
+            open_stream=partial(self._open_stream, name, owner),
+        )
+
+    def _recover(self, owner: Owner, slot: int) -> Recovered:
+        chain = self._metadata.chains.get(_service(owner), Chain())
+        known = None if self._before is None else self._published_before.end(slot, owner, self._before)
+        return recover(self.plogs, chain, known)
+
+    def _open_stream(
+        self, name: str, owner: Owner, recovered: Recovered, on_durable: Callable[[Durable], None]
+    ) -> Stream:
+        self._hold_few_files()
+        return Stream(
+            self.plogs,
+            self._workers,
+            self._clock,
+            LogSuccession(self._metadata, _service(owner), self._settings.plog_bytes_max),
+            name=name,
+            epoch=self._epoch,
+            new_id=_new_id,
+            chain=recovered.chain,
+            next_offset=recovered.next_offset,
+            seal_due=recovered.seal_due,
+            on_durable=on_durable,
+        )
+
+    def _hold_few_files(self) -> None:
+        # A thousand logs that are each written once must not hold a thousand files until they are idle.
+        if len(self._logs) % 64 == 0:
+            self.quiet_down()
+
+    def _streams(self) -> list[Stream]:
+        return [log.stream for log in list(self._logs.values()) if log.stream is not None]
+
+    def _published_topic(self, name: str) -> PublishedTopic:
+        published = self._topics.get(name)
+        if published is None:
+            self._check_open()
+            raise NotFound(f"topic {name!r} does not exist: create it with create_topic({name!r})")
+        return published
+
+    def _catalog(self) -> Catalog:
+        return Catalog(CLUSTER, GROUP, self._metadata_plog, list(self._topics.values()))
+
+    def _publish_catalog(self) -> None:
+        self._published.put_catalog(self._catalog())
+
+    def _metadata_switched(self, durable: Durable) -> bool:
+        """Tell readers of the new metadata plog; False if that failed, and the old one must stay for them."""
+        self._metadata_plog = str(durable.plog)
+        try:
+            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
+            self._publish_catalog()
+        except OSError:
+            return False
+        return True
+
+    def _forget(self, service: str, done: Done) -> None:
+        """Take a service out of the metadata, then delete its plogs."""
+        chain = self._metadata.chains.get(service, Chain())
+        self._metadata.record(service, [Full(())], partial(self._delete, chain, done))
+
+    def _delete(self, chain: Chain, done: Done) -> None:
+        for link in chain:
+            self.plogs.delete(link.id)
+        done()
+
+    def _sweep(self, found: set[int]) -> None:
+        """Delete what crashes left: plogs that no chain has, and chains of topics that are gone."""
+        alive = {_service(Owner(p.topic.id, n)) for p in self._topics.values() for n in range(p.topic.partitions)}
+        for service in set(self._metadata.chains) - alive:
+            self._forget(service, _nothing)
+        known = {link.id.random for chain in list(self._metadata.chains.values()) for link in chain}
+        if self._metadata_plog is not None:
+            known.add(PlogId.parse(self._metadata_plog).random)
+        for random in found - known:
+            self.plogs.delete_file(random)
+
+    def _let_go(self, done: Done) -> None:
+        self._published.close()
+        self._published_before.close()
+        self._coordinator.close()
+        done()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+
+
+class Countdown:
+    """Calls `done` when `count` things are done; at once if there are none."""
+
+    def __init__(self, count: int, done: Done) -> None:
+        self._left = count
+        self._done = done
+        self._lock = threading.Lock()
+        if not count:
+            done()
+
+    def one_done(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._done()
+
+
+def _kept_from(log: FolderLog, oldest: int | None, bytes_max: int | None) -> int:
+    """The first offset that retention keeps: plogs go whole, and one whose newest record is young enough stays."""
+    view = log.view()
+    keep_from = view.start
+    total = sum(view.end_of(link) for link in view.chain)
+    for link in view.chain:
+        open_one = link.id == view.durable.plog
+        newest = view.durable.max_timestamp if open_one else link.max_timestamp
+        next_offset = view.durable.next_offset if open_one else link.next_offset
+        too_old = oldest is not None and newest < oldest
+        too_much = bytes_max is not None and not open_one and total - view.end_of(link) >= bytes_max
+        if not too_old and not too_much:
+            break
+        total -= view.end_of(link)
+        keep_from = max(keep_from, next_offset)
+    return keep_from
+
+
+def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:
+    """Topics keep the slots that they had: what was published there says where recovery may begin."""
+    known = {} if before is None else {published.topic.id: published.slot for published in before.topics}
+    free = max([METADATA_SLOT + 1, *(known[row.id] + row.partitions for row in rows if row.id in known)])
+    topics = {}
+    for row in rows:
+        if row.id not in known:
+            known[row.id] = free
+            free += row.partitions
+        topics[row.name] = PublishedTopic(row, known[row.id])
+    return topics
+
+
+def _readable_catalog(published: PublishedReader) -> Catalog | None:
+    try:
+        return published.catalog()
+    except CordwoodError:
+        # It is made anew now; without it recovery reads a little more.
+        return None
+
+
+def _service(owner: Owner) -> str:
+    return f"{owner.topic_id}/{owner.partition}"
+
+
+def _new_id() -> PlogId:
+    return PlogId.new(CLUSTER, GROUP)
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,217 @@
+"""A folder that this process has open: for writing, shared by all its connections, or for reading only."""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+
+from .coordinator import SqliteCoordinator, TopicRow
+from .engine import FolderEngine
+from .folder_lock import FolderLock, is_locked
+from .folder_log import FolderLog
+from .stream.cursor import Source
+from .view import FolderView
+from .world.clock import RealClock
+from .world.disk import RealDisk
+from .world.workers import ThreadWorkers, Ticker
+
+_LOCK = "lock"
+_COORDINATOR = "coordinator.db"
+_WRITERS = 8
+_READERS = 4
+_EXPIRE_SECONDS = 0.25
+_QUIET_SECONDS = 1.0
+_RETENTION_SECONDS = 10.0
+
+F = TypeVar("F")
+
+
+class Folder(Protocol):
+    """What connections need of a folder, however it is open."""
+
+    path: Path
+    executor: ThreadPoolExecutor
+
+    def check(self) -> None:
+        """`Unavailable` in a forked child, and once the folder is closed."""
+
+    def writing(self) -> FolderEngine:
+        """The engine to write with; `Unavailable` if the folder is open for reading only."""
+
+    def topics(self) -> list[TopicRow]: ...
+
+    def topic(self, name: str) -> TopicRow: ...
+
+    def source(self, topic: str, partition: int) -> Source: ...
+
+    def close(self, timeout: float) -> None:
+        """One connection lets go; the last one closes. Blocks."""
+
+
+class _Open:
+    """What both kinds have: threads to read with, and the knowledge of being in the process that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.executor = ThreadPoolExecutor(_READERS, thread_name_prefix="cordwood-read")
+        self.connections = 1
+        self._gone: str | None = None
+
+    def check(self) -> None:
+        if self._gone is not None:
+            raise Unavailable(f"{self.path}: {self._gone}")
+
+    def forked(self) -> None:
+        self._gone = "this connection belongs to the parent process: connect anew in the child"
+
+
+class WritingFolder(_Open):
+    """The one writer. Shared: the process has it once, however many connections there are."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(path / _LOCK)
+        try:
+            self._workers = ThreadWorkers("cordwood-write", _WRITERS)
+            self._engine = FolderEngine(
+                RealDisk(path), RealClock(), self._workers, SqliteCoordinator(path / _COORDINATOR)
+            )
+        except BaseException:
+            self._lock.release()
+            raise
+        self._tickers = [
+            Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire),
+            Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
+            Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
+        ]
+
+    def writing(self) -> FolderEngine:
+        return self._engine
+
+    def topics(self) -> list[TopicRow]:
+        return self._engine.topics()
+
+    def topic(self, name: str) -> TopicRow:
+        return self._engine.topic(name)
+
+    def source(self, topic: str, partition: int) -> FolderLog:
+        return self._engine.log(topic, partition)
+
+    def close(self, timeout: float) -> None:
+        with _registry_lock:
+            self.connections -= 1
+            if self.connections:
+                return
+            _registry.pop(self.path, None)
+            self._shut_down(timeout)
+
+    def _shut_down(self, timeout: float) -> None:
+        self._gone = "the connection is closed: connect again"
+        for ticker in self._tickers:
+            ticker.close()
+        finished = threading.Event()
+        self._engine.close(finished.set)
+        in_time = finished.wait(timeout)
+        self._workers.close()
+        self.executor.shutdown(wait=False)
+        # Also when time ran out: what was acked is durable, and the next open seals the rest.
+        self._lock.release()
+        if not in_time:
+            raise Timeout(f"closing {self.path} took more than {timeout} s; what was acked is durable")
+
+
+class ReadingFolder(_Open):
+    """Beside the writer, or without one. Not shared: it holds next to nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if not path.is_dir():
+            raise Unavailable(f"{path} does not exist: connect without read_only=True to make it")
+        self._view = FolderView(RealDisk(path), self._writer_alive)
+        with _registry_lock:
+            _reading.add(self)
+
+    def writing(self) -> FolderEngine:
+        raise Unavailable(f"{self.path} is connected with read_only=True: it cannot be written", outcome="not_written")
+
+    def topics(self) -> list[TopicRow]:
+        return self._view.topics()
+
+    def topic(self, name: str) -> TopicRow:
+        return self._view.topic(name)
+
+    def source(self, topic: str, partition: int) -> Source:
+        return self._view.log(topic, partition)
+
+    def close(self, timeout: float) -> None:
+        self._gone = "the connection is closed: connect again"
+        with _registry_lock:
+            _reading.discard(self)
+        self.executor.shutdown(wait=True)
+        self._view.close()
+
+    def _writer_alive(self) -> bool:
+        # Asking would drop a lock that this very process holds.
+        return self.path in _registry or is_locked(self.path / _LOCK)
+
+
+def open_for_writing(path: Path) -> Folder:
+    """Blocks. A second connection of the process shares the first one's engine."""
+    path = _checked(path)
+    with _registry_lock:
+        folder = _registry.get(path)
+        if folder is None:
+            folder = _registry[path] = _translated(path, WritingFolder)
+        else:
+            folder.connections += 1
+        return folder
+
+
+def open_for_reading(path: Path) -> Folder:
+    """Blocks. Where this process writes the folder itself, its engine serves the readers too."""
+    path = _checked(path)
+    with _registry_lock:
+        folder = _registry.get(path)
+        if folder is not None:
+            folder.connections += 1
+            return folder
+    return _translated(path, ReadingFolder)
+
+
+def _checked(path: Path) -> Path:
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"{path} is a file: a log needs a folder")
+    return path
+
+
+def _translated(path: Path, open_it: Callable[[Path], F]) -> F:
+    try:
+        return open_it(path)
+    except CordwoodError:
+        raise
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be opened: {error}") from error
+
+
+_registry: dict[Path, WritingFolder] = {}
+_reading: set[ReadingFolder] = set()
+_registry_lock = threading.RLock()
+
+
+def _after_fork_in_child() -> None:
+    """Threads and locks stay with the parent: everything inherited says so from now on."""
+    global _registry_lock
+    for folder in (*_registry.values(), *_reading):
+        folder.forked()
+    _registry.clear()
+    _reading.clear()
+    _registry_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,185 @@
+"""One log of a folder, in the process that writes it."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+
+from .coordinator import Coordinator
+from .plog import PlogStore
+from .published import Owner, PublishedWriter
+from .stream.append import Append, fail
+from .stream.cursor import View
+from .stream.gate import Durable
+from .stream.recovery import Recovered
+from .stream.stream import Stream
+from .stream.succession import Done
+from .world.workers import Job, Workers
+
+OpenStream = Callable[[Recovered, Callable[[Durable], None]], Stream]
+
+
+class FolderLog:
+    """A stream that is opened when it is first needed, where it begins, and who waits for its growth.
+
+    Opening reads the tail of the log, so it happens on a worker: appends that come before it is done are queued here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        owner: Owner,
+        slot: int,
+        plogs: PlogStore,
+        workers: Workers,
+        coordinator: Coordinator,
+        published: PublishedWriter,
+        *,
+        trimmed: tuple[int, int],
+        recover: Callable[[], Recovered],
+        open_stream: OpenStream,
+    ) -> None:
+        self.name = name
+        self.plogs = plogs
+        self.owner = owner
+        self._slot = slot
+        self._workers = workers
+        self._coordinator = coordinator
+        self._published = published
+        self._start, self._next_offset = trimmed
+        self._recover = recover
+        self._open_stream = open_stream
+        self._lock = threading.Lock()
+        self._open_lock = threading.Lock()
+        self._trim_lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._first_durable: Durable | None = None
+        self._early: list[Append] = []
+        self._growth_wanted: list[Job] = []
+        self._closed: CordwoodError | None = None
+
+    @property
+    def stream(self) -> Stream | None:
+        """None until the log is first used."""
+        return self._stream
+
+    def submit(self, append: Append) -> bool:
+        """Queue an append; False if the queue is full."""
+        if self._stream is not None:
+            return self._stream.turn.submit(append)
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            if self._stream is not None:
+                return self._stream.turn.submit(append)
+            self._early.append(append)
+            opening = len(self._early) > 1
+        if not opening:
+            self._workers.spawn(self._open_for_early)
+        return True
+
+    def when_room(self, job: Job) -> None:
+        stream = self._stream
+        if stream is None:
+            job()
+        else:
+            stream.turn.when_room(job)
+
+    def open(self) -> Stream:
+        """The stream, recovered if that has not been done yet. Blocks in the disk."""
+        with self._open_lock:
+            if self._stream is not None:
+                return self._stream
+            if self._closed is not None:
+                raise self._closed
+            recovered = self._recover()
+            recovered = recovered._replace(next_offset=max(recovered.next_offset, self._next_offset))
+            if recovered.chain.links and not self._start:
+                self._start = recovered.chain.links[0].first_offset
+            stream = self._open_stream(recovered, self._on_durable)
+            self._first_durable = stream.durable
+            self._published.put_end(self._slot, self.owner, stream.durable)
+            with self._lock:
+                for append in self._early:
+                    stream.turn.submit(append)
+                self._early = []
+                self._stream = stream
+            return stream
+
+    def view(self) -> View:
+        stream = self.open()
+        # In this order: the chain may then only have more than what is durable, never less.
+        durable = stream.durable
+        return View(self._start, durable, stream.chain)
+
+    def end_now(self) -> int | None:
+        """One past the last durable offset, without I/O; None while the log has not been opened."""
+        return None if self._stream is None else self._stream.durable.next_offset
+
+    def first_end(self) -> int:
+        """The end that was found when the log was opened."""
+        self.open()
+        assert self._first_durable is not None
+        return self._first_durable.next_offset
+
+    def when_grown(self, beyond: int, job: Job) -> None:
+        """Call `job` once when the log ends beyond `beyond`, or is closed: at once if it does already."""
+        stream = self.open()
+        with self._lock:
+            if stream.durable.next_offset <= beyond and self._closed is None:
+                self._growth_wanted.append(job)
+                return
+        job()
+
+    def trim(self, before: int, done: Done) -> None:
+        """Forget what is below `before`; `done` is called when its space is free."""
+        with self._trim_lock:
+            view = self.view()
+            if before > view.durable.next_offset:
+                raise InvalidInput(
+                    f"{self.name}: cannot trim before {before}: the log ends at {view.durable.next_offset}"
+                )
+            if before <= view.start:
+                done()
+                return
+            # R7: durable before any plog is dropped, so that reads below stay refused and offsets go on.
+            self._coordinator.trim(self.owner.topic_id, self.owner.partition, before, view.durable.next_offset)
+            self._start = before
+            self._published.put_start(self._slot, self.owner, before)
+        stream = self.open()
+        stream.turn.run(partial(stream.drop, before, done))
+
+    def close(self, error: CordwoodError, done: Done) -> None:
+        """Finish what is queued and seal; later calls raise `error`."""
+        with self._lock:
+            self._closed = error
+            early, self._early = self._early, []
+            stream = self._stream
+        fail(early, error)
+        self._tell_growth()
+        if stream is None:
+            done()
+        else:
+            stream.finish(error, done)
+
+    def _open_for_early(self) -> None:
+        try:
+            self.open()
+        except (CordwoodError, OSError) as error:
+            failure = error if isinstance(error, CordwoodError) else Unavailable(f"{self.name}: {error}")
+            failure.outcome = "not_written"
+            with self._lock:
+                early, self._early = self._early, []
+            fail(early, failure)
+
+    def _on_durable(self, durable: Durable) -> None:
+        self._published.put_end(self._slot, self.owner, durable)
+        if self._growth_wanted:
+            self._tell_growth()
+
+    def _tell_growth(self) -> None:
+        with self._lock:
+            wanted, self._growth_wanted = self._growth_wanted, []
+        for job in wanted:
+            job()

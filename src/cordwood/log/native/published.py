@@ -1,0 +1,182 @@
+"""What the writing process tells readers in other processes (R8; docs/formats/published.md).
+
+`published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
+and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
+begins, and is synced, since records below must stay gone. `published/catalog` lists the topics with their slots, and is
+replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.errors import Corrupt, NotFound
+
+from .coordinator import TopicRow
+from .plog import PlogId
+from .stream.gate import Durable
+from .world.disk import Disk, File
+
+METADATA_SLOT = 0
+
+_FOLDER = "published"
+_CATALOG = f"{_FOLDER}/catalog"
+_CATALOG_NEW = f"{_FOLDER}/catalog.new"
+_ENDS = f"{_FOLDER}/ends"
+_VERSION = 1
+_PART_BYTES = 64
+_SLOT_BYTES = 2 * _PART_BYTES
+_CRC = struct.Struct("<I")
+_END = struct.Struct("<4sIIQQQq16x")
+_START = struct.Struct("<4sIIQ40x")
+_END_MAGIC = b"END\x01"
+_START_MAGIC = b"BEG\x01"
+
+
+class Owner(NamedTuple):
+    """Whose slot it is: a reader that finds another one there has an old catalog."""
+
+    topic_id: int
+    partition: int
+
+
+METADATA_OWNER = Owner(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTopic:
+    topic: TopicRow
+    slot: int
+    """The slot of partition 0; the others follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    cluster: str
+    group: str
+    metadata_plog: str | None
+    topics: Sequence[PublishedTopic]
+
+    def topic(self, name: str) -> PublishedTopic:
+        for published in self.topics:
+            if published.topic.name == name:
+                return published
+        raise NotFound(f"topic {name!r} does not exist: create it with create_topic({name!r})")
+
+    def free_slot(self) -> int:
+        """The first slot that no topic has."""
+        return max((p.slot + p.topic.partitions for p in self.topics), default=METADATA_SLOT + 1)
+
+
+class PublishedReader:
+    """The reading side; never writes, and needs no writer."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._ends: File | None = None
+
+    def catalog(self) -> Catalog | None:
+        """The topics, or None if nothing was ever published here."""
+        try:
+            file = self._disk.open(_CATALOG)
+        except FileNotFoundError:
+            return None
+        try:
+            data = bytes(file.read(file.size(), 0))
+        finally:
+            file.close()
+        return _decoded_catalog(data)
+
+    def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
+        """How far this log is durable, as far as it was published."""
+        fields = self._part(slot * _SLOT_BYTES, _END, _END_MAGIC)
+        if fields is None or Owner(fields[0], fields[1]) != owner:
+            return None
+        plog, end, next_offset, max_timestamp = fields[2:]
+        id = PlogId(catalog.cluster, catalog.group, plog) if plog else None
+        return Durable(id, end, next_offset, max_timestamp)
+
+    def start(self, slot: int, owner: Owner) -> int | None:
+        """The first kept offset, if the log was ever trimmed."""
+        fields = self._part(slot * _SLOT_BYTES + _PART_BYTES, _START, _START_MAGIC)
+        return fields[2] if fields is not None and Owner(fields[0], fields[1]) == owner else None
+
+    def close(self) -> None:
+        if self._ends is not None:
+            self._ends.close()
+
+    def _part(self, position: int, layout: struct.Struct, magic: bytes) -> tuple[int, ...] | None:
+        if self._ends is None:
+            try:
+                self._ends = self._disk.open(_ENDS)
+            except FileNotFoundError:
+                return None
+        # A slot that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
+        for _ in range(3):
+            data = self._ends.read(_PART_BYTES, position)
+            if len(data) < _PART_BYTES:
+                return None
+            if _CRC.unpack_from(data)[0] == crc32c(data[_CRC.size :]):
+                found, *fields = layout.unpack(data[_CRC.size :])
+                return tuple(fields) if found == magic else None
+        return None
+
+
+class PublishedWriter:
+    """The writing side: one a folder, of the process that holds its lock."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        disk.make_folder(_FOLDER)
+        disk.sync_folder("")
+        try:
+            self._ends = disk.open(_ENDS, write=True)
+        except FileNotFoundError:
+            self._ends = disk.create(_ENDS)
+            self._ends.sync()
+            disk.sync_folder(_FOLDER)
+
+    def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
+        plog = 0 if durable.plog is None else durable.plog.random
+        body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp)
+        self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES)
+
+    def put_start(self, slot: int, owner: Owner, start: int) -> None:
+        """Synced: what was trimmed must not be readable again after a power cut (R7)."""
+        body = _START.pack(_START_MAGIC, *owner, start)
+        self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES + _PART_BYTES)
+        self._ends.sync()
+
+    def put_catalog(self, catalog: Catalog) -> None:
+        self._disk.remove(_CATALOG_NEW)
+        file = self._disk.create(_CATALOG_NEW)
+        try:
+            file.write([_encoded_catalog(catalog)], 0)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.replace(_CATALOG_NEW, _CATALOG)
+        self._disk.sync_folder(_FOLDER)
+
+    def close(self) -> None:
+        self._ends.close()
+
+
+def _encoded_catalog(catalog: Catalog) -> bytes:
+    body = json.dumps({"version": _VERSION, **asdict(catalog)}, sort_keys=True)
+    return f"{crc32c(body.encode()):08x}\n{body}\n".encode()
+
+
+def _decoded_catalog(data: bytes) -> Catalog:
+    crc, _, body = data.rstrip(b"\n").partition(b"\n")
+    if crc != f"{crc32c(body):08x}".encode():
+        raise Corrupt(f"{_CATALOG} is damaged: open the folder for writing once, which makes it anew")
+    fields = json.loads(body)
+    if (version := fields.pop("version")) != _VERSION:
+        raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads version {_VERSION}")
+    topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in fields.pop("topics")]
+    return Catalog(topics=topics, **fields)

@@ -1,0 +1,126 @@
+"""Reading a log across its plogs."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from cordwood.errors import Corrupt, NotFound, Trimmed
+from cordwood.records import StoredBatch
+
+from ..plog import PlogStore
+from .blocks import PlogCursor, open_cursor
+from .chain import Chain, Link
+from .gate import Durable
+
+
+class View(NamedTuple):
+    """What of a log may be read at one moment: from `start` on, up to `durable`, in the plogs of `chain`."""
+
+    start: int
+    durable: Durable
+    chain: Chain
+
+    def end_of(self, link: Link) -> int:
+        """Up to which byte this plog may be read."""
+        if link.id == self.durable.plog:
+            return self.durable.end
+        return link.end or 0
+
+
+class Source(Protocol):
+    """A log to read from: in the writing process, or beside it."""
+
+    name: str
+    plogs: PlogStore
+
+    def view(self) -> View: ...
+
+
+class LogCursor:
+    """Reads forward from `offset`. Holds one file open while there is something to read."""
+
+    def __init__(self, source: Source, offset: int) -> None:
+        self.offset = offset
+        self._source = source
+        self._plog: PlogCursor | None = None
+        self._link: Link | None = None
+
+    def read(self, stop: int | None) -> list[StoredBatch]:
+        """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
+
+        `Trimmed` if the next offset is no longer kept.
+        """
+        view = self._source.view()
+        self._check_kept(view)
+        limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
+        if self.offset >= limit:
+            self.close()
+            return []
+        try:
+            plog, end = self._at_offset(view)
+            batches = plog.read(end)
+        except NotFound as error:
+            self._check_kept(self._source.view())
+            raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}") from error
+        if batches[0].offsets[0] < self.offset:
+            batches[0] = batches[0][self.offset - batches[0].offsets[0] :]
+        while batches and batches[-1].offsets[0] >= limit:
+            batches.pop()
+        if batches and batches[-1].offsets[-1] >= limit:
+            batches[-1] = batches[-1][: limit - batches[-1].offsets[0]]
+        self.offset = batches[-1].offsets[-1] + 1
+        return batches
+
+    def close(self) -> None:
+        if self._plog is not None:
+            self._plog.close()
+            self._plog = self._link = None
+
+    def _check_kept(self, view: View) -> None:
+        if self.offset < view.start:
+            self.close()
+            raise Trimmed(
+                f"{self._source.name}: offset {self.offset} is no longer kept; the first kept one is {view.start}",
+                start=view.start,
+            )
+
+    def _at_offset(self, view: View) -> tuple[PlogCursor, int]:
+        """The open plog that holds the next offset, at its frame, and the byte up to which it may be read."""
+        link = view.chain.links[view.chain.index_of(self.offset)]
+        end = view.end_of(link)
+        if self._plog is None or self._link is None or self._link.id != link.id:
+            self.close()
+            self._plog, self._link = open_cursor(self._source.plogs, link.id), link
+            self._plog.skip_to(self.offset, end)
+        return self._plog, end
+
+
+def offset_at(source: Source, timestamp: int) -> int:
+    """The first offset whose record has at least this timestamp, by what links and frames say of themselves."""
+    view = source.view()
+    for link in view.chain:
+        newest = view.durable.max_timestamp if link.id == view.durable.plog else link.max_timestamp
+        if newest < timestamp:
+            continue
+        found = _offset_in(source, view, link, lambda stamp: stamp >= timestamp)
+        if found is not None:
+            return found
+        if link.id == view.durable.plog:
+            break
+    return view.durable.next_offset
+
+
+def _offset_in(source: Source, view: View, link: Link, wanted: Callable[[int], bool]) -> int | None:
+    end = view.end_of(link)
+    cursor = open_cursor(source.plogs, link.id)
+    try:
+        while cursor.position < end:
+            cursor.skip(end, lambda header: wanted(header.timestamp_max) and header.next_offset > view.start)
+            if cursor.position >= end:
+                return None
+            batch = cursor.read_one(end)
+            for offset, timestamp in zip(batch.offsets, batch.timestamps, strict=True):
+                if wanted(timestamp) and offset >= view.start:
+                    return offset
+    finally:
+        cursor.close()
+    return None

@@ -1,0 +1,144 @@
+"""A folder as a reader sees it: beside the writing process, or without one.
+
+R8: takes no lock, writes and repairs nothing.
+"""
+
+import threading
+from collections.abc import Callable
+
+from cordwood.errors import NotFound, Unavailable
+
+from .coordinator import TopicRow
+from .plog import PlogId, PlogStore, find_tail
+from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader
+from .stream.chain import Chain
+from .stream.cursor import View
+from .stream.gate import Durable
+from .stream.metadata import read_records
+from .stream.recovery import readable_end
+from .world.disk import Disk
+
+_TRIES = 20
+
+
+class FolderView:
+    """Topics and logs of a folder, as far as they are published."""
+
+    def __init__(self, disk: Disk, writer_alive: Callable[[], bool]) -> None:
+        self.plogs = PlogStore(disk)
+        self.writer_alive = writer_alive
+        self.published = PublishedReader(disk)
+        self._lock = threading.Lock()
+        self._metadata: tuple[PlogId, int] | None = None
+        self._chains: dict[str, Chain] = {}
+
+    def catalog(self) -> Catalog:
+        catalog = self.published.catalog()
+        if catalog is None:
+            raise NotFound("nothing was ever written to this folder: open it for writing once")
+        return catalog
+
+    def topics(self) -> list[TopicRow]:
+        catalog = self.published.catalog()
+        return [] if catalog is None else [published.topic for published in catalog.topics]
+
+    def topic(self, name: str) -> TopicRow:
+        return self.catalog().topic(name).topic
+
+    def log(self, topic: str, partition: int) -> "ViewedLog":
+        published = self.catalog().topic(topic)
+        if partition >= published.topic.partitions:
+            raise NotFound(
+                f"topic {topic!r} has no partition {partition}:"
+                f" its partitions are 0 to {published.topic.partitions - 1}"
+            )
+        owner = Owner(published.topic.id, partition)
+        return ViewedLog(self, f"{topic}/{partition}", owner, published.slot + partition)
+
+    def chain(self, service: str, catalog: Catalog) -> Chain:
+        """The plogs of a log, as far as the metadata stream is published."""
+        with self._lock:
+            for _ in range(_TRIES):
+                try:
+                    self._read_metadata(catalog)
+                    return self._chains.get(service, Chain())
+                except NotFound:
+                    # The metadata went on in another plog while it was being read.
+                    self._metadata, catalog = None, self.catalog()
+        raise Unavailable("the folder's metadata could not be read: its plogs vanish while they are read; try again")
+
+    def close(self) -> None:
+        self.published.close()
+
+    def _read_metadata(self, catalog: Catalog) -> None:
+        durable = self._metadata_end(catalog)
+        if durable.plog is None:
+            self._chains = {}
+            return
+        start = 0
+        if self._metadata is not None and self._metadata[0] == durable.plog and self._metadata[1] <= durable.end:
+            start = self._metadata[1]
+        chains = dict(self._chains) if start else {}
+        read_records(self.plogs, durable.plog, start, durable.end, chains)
+        self._chains, self._metadata = chains, (durable.plog, durable.end)
+
+    def _metadata_end(self, catalog: Catalog) -> Durable:
+        published = self.published.end(METADATA_SLOT, METADATA_OWNER, catalog)
+        if published is not None and published.plog is not None and self.writer_alive():
+            return published
+        # Without a writer the slot may be older than the catalog, which is synced.
+        if catalog.metadata_plog is None:
+            return Durable(None, 0, 0)
+        latest = PlogId.parse(catalog.metadata_plog)
+        start = published.end if published is not None and published.plog == latest else 0
+        next_offset = published.next_offset if published is not None and start else None
+        file = self.plogs.open_file(latest)
+        try:
+            tail = find_tail(file, latest, start=start, next_offset=next_offset)
+        finally:
+            file.close()
+        return Durable(latest, tail.synced_end, tail.synced_offset)
+
+
+class ViewedLog:
+    """One log of a `FolderView`."""
+
+    def __init__(self, folder: FolderView, name: str, owner: Owner, slot: int) -> None:
+        self.name = name
+        self.plogs = folder.plogs
+        self._folder = folder
+        self._owner = owner
+        self._slot = slot
+        self._chain = Chain()
+
+    def view(self) -> View:
+        for _ in range(_TRIES):
+            try:
+                return self._view()
+            except NotFound:
+                # A plog went while it was looked at: the writer trims.
+                continue
+        return self._view()
+
+    def _view(self) -> View:
+        alive = self._folder.writer_alive()
+        catalog = self._folder.catalog()
+        published = self._folder.published.end(self._slot, self._owner, catalog)
+        start = self._folder.published.start(self._slot, self._owner) or 0
+        durable = self._durable(published, catalog, alive)
+        if self._chain.links:
+            start = max(start, self._chain.links[0].first_offset)
+        # Everything may be trimmed: then the log begins where it ends.
+        next_offset = max(durable.next_offset, start)
+        return View(start, durable._replace(next_offset=next_offset), self._chain)
+
+    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool) -> Durable:
+        # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
+        if not (alive and published is not None and published.plog is not None and self._has(published.plog)):
+            self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog)
+        if alive and published is not None and (published.plog is None or self._has(published.plog)):
+            return published
+        return readable_end(self.plogs, self._chain, published, writer_alive=False)
+
+    def _has(self, plog: PlogId) -> bool:
+        return self._chain.place_of(plog) >= 0
