@@ -102,9 +102,7 @@ class MemoryLog(Log):
             raise NotFound(f"{self.name} does not exist", outcome="not_written")
         return partitions[self.partition]
 
-    async def append(
-        self, batch: Batch, *, expected: int | None = None, timeout: float | None = None
-    ) -> Sequence[int]:
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
         if not isinstance(batch, Batch):
             raise TypeError(f"a Batch is needed, not {type(batch).__name__}")
         if not len(batch):
@@ -117,8 +115,8 @@ class MemoryLog(Log):
             if expected is not None and expected != first:
                 raise Conflict(f"at {first}, not {expected}", actual=first, outcome="not_written")
             now = time.time_ns() // 1_000_000
-            for offset, (value, key, headers, stamp) in enumerate(batch, first):
-                stamp = now if stamp is None else stamp
+            for offset, (value, key, headers, given, *_) in enumerate(batch, first):
+                stamp = now if given is None else given
                 partition.records.append(StoredRecord(value, key, headers, stamp, offset))
             waiting, partition.waiting = partition.waiting, []
         for wake in waiting:
@@ -126,9 +124,7 @@ class MemoryLog(Log):
         await asyncio.sleep(0)
         return range(first, first + len(batch))
 
-    def read(
-        self, start: int | None = None, stop: int | None = None, follow: bool = False
-    ) -> "MemoryReader":
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> "MemoryReader":
         return MemoryReader(self, start, stop, follow)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:

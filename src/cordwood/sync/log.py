@@ -32,9 +32,7 @@ class Log:
         """`topic/partition`."""
         return self._log.name
 
-    def append(
-        self, batch: Batch, *, expected: int | None = None, timeout: float | None = None
-    ) -> Sequence[int]:
+    def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
         """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
 
         `expected` is the offset that the first record must get, else `Conflict`. An empty batch is

@@ -15,7 +15,19 @@ class TestMyEngine(LogConformance):
 import pytest
 
 # Before the modules are imported: else a failed `assert` in them says nothing but its line.
-pytest.register_assert_rewrite("cordwood.testing")
+_THEMES = (
+    "appending",
+    "concurrency",
+    "connections",
+    "following",
+    "outcomes",
+    "partitions",
+    "reading",
+    "topics",
+    "trimming",
+    "twin",
+)
+pytest.register_assert_rewrite(*(f"cordwood.testing.{theme}" for theme in ("under_test", *_THEMES)))
 
 from cordwood.testing.conformance import LogConformance  # noqa: E402
 from cordwood.testing.under_test import promised  # noqa: E402

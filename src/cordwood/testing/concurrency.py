@@ -53,9 +53,7 @@ class Concurrency(UnderTest):
     async def test_two_connections_append_to_one_log(self, url: str, cw: Client, log: Log) -> None:
         async with self.connect(url) as other:
             logs = [log, other.log(log.topic)] * 5
-            parts = await asyncio.gather(
-                *(append_in_turn(each, str(index)) for index, each in enumerate(logs))
-            )
+            parts = await asyncio.gather(*(append_in_turn(each, str(index)) for index, each in enumerate(logs)))
         await self.check_acked(log, parts)
 
     async def test_several_event_loops_append_to_one_log(self, log: Log) -> None:
@@ -77,33 +75,27 @@ class Concurrency(UnderTest):
 
     @promised("expected_offsets")
     async def test_of_many_appends_that_expect_one_offset_one_wins(self, log: Log) -> None:
-        async def append(name: bytes) -> bytes | None:
-            try:
-                await log.append(Batch.of([name]), expected=0)
-            except Conflict as conflict:
-                assert conflict.actual == 1
-                assert conflict.outcome == "not_written"
-                return None
-            return name
-
-        results = await asyncio.gather(*(append(b"%d" % task) for task in range(20)))
-        winners = [name for name in results if name is not None]
-        assert await values_of(log) == winners
+        results = await asyncio.gather(
+            *(log.append(Batch.of([b"%d" % task]), expected=0) for task in range(20)), return_exceptions=True
+        )
+        winners = [b"%d" % task for task, result in enumerate(results) if result == range(1)]
         assert len(winners) == 1
+        assert await values_of(log) == winners
+        conflicts = [result for result in results if isinstance(result, Conflict)]
+        assert len(conflicts) == 19
+        assert {(conflict.actual, conflict.outcome) for conflict in conflicts} == {(1, "not_written")}
 
     @promised("expected_offsets")
     async def test_tasks_that_expect_what_they_read_count_without_losing_one(self, log: Log) -> None:
         async def count_up() -> None:
-            at = 0
-            for _ in range(10):
-                while True:
-                    try:
-                        await log.append(Batch.of([b"%d" % at]), expected=at)
-                        break
-                    except Conflict as conflict:
-                        assert conflict.actual is not None
-                        at = conflict.actual
-                at += 1
+            at, counted = 0, 0
+            while counted < 10:
+                try:
+                    await log.append(Batch.of([b"%d" % at]), expected=at)
+                    counted += 1
+                    at += 1
+                except Conflict as conflict:
+                    at = conflict.actual or 0
 
         await asyncio.gather(*(count_up() for _ in range(8)))
         assert await values_of(log) == numbered(80)

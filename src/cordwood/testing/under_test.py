@@ -9,6 +9,7 @@ import pytest
 
 from cordwood import client, sync
 from cordwood.client import Client
+from cordwood.errors import CordwoodError
 from cordwood.log import Log, Reader
 from cordwood.records import Batch, StoredRecord, frame_bytes
 
@@ -125,7 +126,7 @@ def numbered(count: int, prefix: str = "") -> list[bytes | None]:
 
 
 @contextmanager
-def raises_as_write(kind: type[Exception], outcome: str) -> Iterator[pytest.ExceptionInfo[Any]]:
+def raises_as_write(kind: type[CordwoodError], outcome: str) -> Iterator[pytest.ExceptionInfo[Any]]:
     """`pytest.raises` for a write: the error must also tell this outcome."""
     with pytest.raises(kind) as caught:
         yield caught
