@@ -70,8 +70,9 @@ class MemoryEngine(Engine):
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         with self.store.lock:
-            self.found(name)
+            partitions = self.found(name)[1]
             del self.store.topics[name]
+        self.woken(partitions)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> "MemoryLog":
         return MemoryLog(self, topic, partition)
@@ -88,6 +89,12 @@ class MemoryEngine(Engine):
             return self.store.topics[name]
         except KeyError:
             raise NotFound(f"topic {name!r} does not exist", outcome="not_written") from None
+
+    def woken(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            waiting, partition.waiting = partition.waiting, []
+            for wake in waiting:
+                wake()
 
 
 class MemoryLog(Log):
@@ -118,9 +125,7 @@ class MemoryLog(Log):
             for offset, (value, key, headers, given, *_) in enumerate(batch, first):
                 stamp = now if given is None else given
                 partition.records.append(StoredRecord(value, key, headers, stamp, offset))
-            waiting, partition.waiting = partition.waiting, []
-        for wake in waiting:
-            wake()
+        self.engine.woken([partition])
         await asyncio.sleep(0)
         return range(first, first + len(batch))
 
@@ -132,6 +137,8 @@ class MemoryLog(Log):
         return partition.start, partition.end
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        if when.tzinfo is None:
+            raise InvalidInput(f"{when!r} has no time zone")
         partition = self.found()
         wanted = when.timestamp() * 1000
         return next((r.offset for r in partition.records if r.timestamp >= wanted), partition.end)
@@ -139,8 +146,8 @@ class MemoryLog(Log):
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
         with self.engine.store.lock:
             partition = self.found()
-            if before > partition.end:
-                raise InvalidInput(f"{before} is beyond the end {partition.end}")
+            if not 0 <= before <= partition.end:
+                raise InvalidInput(f"{before} is not in 0 to {partition.end}")
             if before > partition.start:
                 del partition.records[: before - partition.start]
                 partition.start = before
@@ -148,6 +155,8 @@ class MemoryLog(Log):
 
 class MemoryReader(Reader):
     def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
+        if (start or 0) < 0 or (stop or 0) < 0:
+            raise InvalidInput("offsets begin at 0")
         self.log = log
         self.at = start
         self.stop = stop

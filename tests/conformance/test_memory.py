@@ -1,6 +1,3 @@
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-
 import pytest
 
 from cordwood import sync
@@ -16,19 +13,8 @@ class TestMemory(LogConformance):
         self.store = Store()
         return "file:/in-memory"
 
-    def connect(self, url: str) -> AbstractAsyncContextManager[Client]:
-        return self.make_client(url)
-
-    def connect_blocking(self, url: str) -> sync.Client:
-        return sync.Client(self.client(url))
-
-    def client(self, url: str) -> Client:
+    def connect(self, url: str) -> Client:
         return Client(MemoryEngine(self.store), parse_url(url), timeout=30, read_only=False)
 
-    @asynccontextmanager
-    async def make_client(self, url: str) -> AsyncIterator[Client]:
-        client = self.client(url)
-        try:
-            yield client
-        finally:
-            await client.close()
+    def connect_blocking(self, url: str) -> sync.Client:
+        return sync.Client(self.connect(url))

@@ -154,6 +154,7 @@ class Trimming(UnderTest):
         appending = asyncio.ensure_future(append())
         while not appending.done():
             await log.trim(before=(await log.bounds())[1])
+            await asyncio.sleep(0)
         offsets = await appending
         self.check_offsets(range(offsets[0], offsets[-1] + 1) if self.dense else offsets, 0, 60)
         start, end = await log.bounds()
