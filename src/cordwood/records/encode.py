@@ -145,7 +145,7 @@ def encode_frame(
 def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
     """The keys of all batches, nulls for those that have none; the flags with what that adds."""
     keys = list(map(_keys_of, batches))
-    if any(column is None for column in keys):
+    if None in keys:
         flags |= FLAG_KEY_NULLS
         keys = [
             repeat(None, len(batch)) if column is None else column
