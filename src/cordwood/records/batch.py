@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cordwood.errors import InvalidInput
 from cordwood.records.column import BinaryColumn, Rows, checked_length, checked_rows, is_rows
-from cordwood.records.headers import HeaderColumn, Headers, checked_headers
+from cordwood.records.headers import HeaderColumn, checked_headers
 from cordwood.records.layout import (
     FLAG_HEADER_NULLS,
     FLAG_HEADERS,
@@ -162,13 +162,13 @@ class Batch:
         return self._keys  # type: ignore[return-value]  # a list was replaced above
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> HeaderColumn:
         """A tuple of (name, value) pairs for each record.
 
         >>> Batch.of([b"a", b"b"], headers=[[("h", None)], []]).headers[0]
         (('h', None),)
         """
-        return ((),) * len(self) if self._headers is None else self._headers
+        return HeaderColumn.none(len(self)) if self._headers is None else self._headers
 
     @property
     def timestamps(self) -> memoryview | None:

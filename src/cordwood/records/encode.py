@@ -167,7 +167,7 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
     column = array("q")
     for batch, given in zip(batches, stamps, strict=True):
         if isinstance(given, memoryview):
-            column.frombytes(given)
+            column.frombytes(given.cast("B"))
         else:
             column.extend(repeat(now_ms if given is None else given, len(batch)))
     highest = max(column)

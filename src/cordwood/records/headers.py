@@ -6,14 +6,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from operator import sub
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 from cordwood.errors import Corrupt, InvalidInput
 from cordwood.records.column import BinaryColumn, checked_length, is_rows
 from cordwood.records.record import RecordHeaders
-
-Headers: TypeAlias = "Sequence[RecordHeaders]"
-"""One tuple of (name, value) pairs for each record."""
 
 
 class HeaderColumn(Sequence[RecordHeaders]):
@@ -79,6 +76,16 @@ class HeaderColumn(Sequence[RecordHeaders]):
             ) from error
         offsets = memoryview(array("i", accumulate(map(len, rows), initial=0))).toreadonly()
         return HeaderColumn(offsets, BinaryColumn.of(encoded), BinaryColumn.of(values))
+
+    @staticmethod
+    def none(length: int) -> HeaderColumn:
+        """The headers of that many records that have none.
+
+        >>> HeaderColumn.none(2) == [(), ()]
+        True
+        """
+        empty = BinaryColumn.of([])
+        return HeaderColumn(memoryview(bytes(4 * length + 4)).cast("i"), empty, empty)
 
     @property
     def total(self) -> int:
