@@ -86,10 +86,10 @@ class Batch:
         headers: Sequence[Sequence[tuple[str, bytes | None]]] | None = None,
         timestamps: Sequence[int] | None = None,
     ) -> Batch:
-        """A batch of these records; keys, headers and timestamps (ms UTC), where given, have one entry for
-        each value.
+        """A batch of these values; keys, headers and timestamps, where given, have one entry for each.
 
-        The sequences are copied (a later change of them does not matter), the bytes are not.
+        Timestamps are milliseconds UTC. The sequences are copied, so that a later change of them does not
+        matter; the bytes are not.
         A wrong type is a TypeError, different lengths or a timestamp out of range `InvalidInput`.
 
         >>> batch = Batch.of(
@@ -259,9 +259,9 @@ class Batch:
         if headers is None:
             return 0
         self._headers = headers
-        _, names, values = headers.compact()
-        self.weight += names.data_bytes + values.data_bytes + WEIGHT_HEADER_BYTES * headers.total
-        return FLAG_HEADERS | FLAG_HEADER_NULLS if values.null_count else FLAG_HEADERS
+        total, name_bytes, value_bytes, nulls = headers.sizes()
+        self.weight += name_bytes + value_bytes + WEIGHT_HEADER_BYTES * total
+        return FLAG_HEADERS | FLAG_HEADER_NULLS if nulls else FLAG_HEADERS
 
     def _take_slice(self, whole: Batch, window: slice) -> None:
         """Becomes the records of `whole` in that window: columns are shared, lists copied."""

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress, count, repeat
 from operator import is_not, length_hint, sub
+from types import NoneType
 from typing import Any, TypeAlias, TypeGuard, overload
 
 from cordwood.errors import InvalidInput, TooLarge
@@ -248,6 +249,16 @@ def column_buffers(
     return bits.to_bytes((len(rows) + 7) >> 3, "little"), offsets, b"".join(filter(None, rows))
 
 
+def rows_bytes(rows: Rows | BinaryColumn) -> int:
+    """The bytes of all rows together."""
+    return rows.data_bytes if type(rows) is BinaryColumn else sum(map(length_hint, rows))
+
+
+def has_nulls(rows: Rows | BinaryColumn) -> bool:
+    """Whether a None is among them."""
+    return rows.null_count > 0 if type(rows) is BinaryColumn else NoneType in set(map(type, rows))
+
+
 def is_rows(values: object) -> TypeGuard[Sequence[Any]]:
     """Whether it is a sequence with an entry for each record: bytes and text are not, though they iterate.
 
@@ -269,12 +280,12 @@ def checked_rows(name: str, values: Sequence[bytes | None]) -> tuple[Rows, bool]
         raise TypeError(f"{name}: a sequence of bytes or None is needed, not {type(values).__name__}")
     rows = list(values)
     types = set(map(type, rows))
-    if not types <= {bytes, type(None)}:
+    if not types <= {bytes, NoneType}:
         for index, value in enumerate(rows):
             if value is not None and not isinstance(value, bytes):
                 raise TypeError(f"{name}[{index}]: bytes or None is needed, not {type(value).__name__}")
         rows = [None if value is None else bytes(value) for value in rows]
-    return rows, type(None) in types
+    return rows, NoneType in types
 
 
 def checked_length(name: str, length: int, count: int) -> None:

@@ -1,5 +1,6 @@
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,7 +114,6 @@ def test_the_header_says_what_it_was_given(given: dict[str, Any], now_ms: int) -
 def test_every_column_of_a_frame_begins_at_a_multiple_of_eight(given: list[dict[str, Any]]) -> None:
     frame = framed(*map(made, given))
     assert len(frame) % FRAME_ALIGNMENT == 0
-    pa = pytest.importorskip("pyarrow")
     start = pa.py_buffer(frame).address
     batch = decode_frame(frame)
     views = (
