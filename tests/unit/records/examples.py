@@ -16,6 +16,8 @@ same_examples = settings(derandomize=True, deadline=None, database=None, max_exa
 binary = st.none() | st.binary(max_size=12)
 names = st.text(max_size=6)
 header_rows = st.lists(st.tuples(names, binary), max_size=3)
+# Mostly windows with step 1, which share buffers; st.slices alone would seldom give one.
+windows = st.builds(slice, st.integers(0, 9), st.none() | st.integers(0, 20)) | st.slices(20)
 stamps = st.integers(0, 2**63 - 1)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.records import Batch, BinaryColumn, decode_frame
-from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored
+from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
@@ -24,7 +24,7 @@ def expected(batch: Batch) -> dict[str, Any]:
 
 
 @same_examples
-@given(arguments(min_size=0), st.slices(20))
+@given(arguments(min_size=0), windows)
 def test_a_batch_becomes_what_arrow_makes_of_its_lists(given: dict[str, Any], cut: slice) -> None:
     for batch in (made(given), made(given)[cut]):
         table = batch.to_arrow()
@@ -33,7 +33,7 @@ def test_a_batch_becomes_what_arrow_makes_of_its_lists(given: dict[str, Any], cu
 
 
 @same_examples
-@given(arguments(), st.slices(20))
+@given(arguments(), windows)
 def test_a_stored_batch_has_a_column_of_offsets_too(given: dict[str, Any], cut: slice) -> None:
     whole = stored(made(given))
     for batch in (whole, whole[cut]):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import InvalidInput
 from cordwood.records import Batch, BinaryColumn, HeaderColumn, Record, StoredBatch, StoredRecord
-from tests.unit.records.examples import EVERYTHING, arguments, made, rows, same_examples, stored
+from tests.unit.records.examples import EVERYTHING, arguments, made, rows, same_examples, stored, windows
 
 
 @same_examples
@@ -29,7 +29,7 @@ def test_a_batch_gives_back_what_it_was_made_of(given: dict[str, Any]) -> None:
 
 
 @same_examples
-@given(arguments(min_size=0), st.booleans(), st.slices(20), st.slices(20))
+@given(arguments(min_size=0), st.booleans(), windows, windows)
 def test_a_slice_of_a_batch_is_a_batch_of_those_records(
     given: dict[str, Any], as_columns: bool, first: slice, second: slice
 ) -> None:
@@ -42,7 +42,7 @@ def test_a_slice_of_a_batch_is_a_batch_of_those_records(
 
 
 @same_examples
-@given(arguments(), st.slices(20))
+@given(arguments(), windows)
 def test_a_slice_of_a_stored_batch_keeps_offsets_and_timestamps(given: dict[str, Any], window: slice) -> None:
     whole = stored(made(given))
     part = whole[window]

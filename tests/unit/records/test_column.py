@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cordwood.errors import TooLarge
 from cordwood.records import BinaryColumn
 from cordwood.records.column import column_buffers
-from tests.unit.records.examples import binary, same_examples
+from tests.unit.records.examples import binary, same_examples, windows
 
 columns = st.lists(binary, max_size=40)
 
@@ -28,7 +28,7 @@ def test_a_column_gives_back_what_it_was_made_of(values: list[bytes | None]) -> 
 
 
 @same_examples
-@given(columns, st.slices(40), st.slices(40))
+@given(columns, windows, windows)
 def test_a_slice_of_a_slice_is_what_a_list_would_give(
     values: list[bytes | None], first: slice, second: slice
 ) -> None:
