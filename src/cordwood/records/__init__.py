@@ -28,7 +28,7 @@ from cordwood.records.frame import (
     decode_header,
     is_whole,
 )
-from cordwood.records.headers import HeaderColumn, Headers
+from cordwood.records.headers import HeaderColumn
 from cordwood.records.layout import (
     FRAME_ALIGNMENT,
     FRAME_BYTES_MAX,
@@ -51,7 +51,6 @@ __all__ = [
     "FrameCut",
     "FrameHeader",
     "HeaderColumn",
-    "Headers",
     "Record",
     "StoredBatch",
     "StoredRecord",

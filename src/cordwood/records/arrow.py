@@ -30,7 +30,7 @@ def record_batch(batch: Batch) -> pyarrow.RecordBatch:
     columns = {
         "key": _binary(pa, pa.binary(), batch.keys),
         "value": _binary(pa, pa.binary(), batch.values),
-        "headers": _headers(pa, batch._headers, count),
+        "headers": _headers(pa, batch.headers),
         "timestamp": _numbers(pa, pa.timestamp("ms", tz="UTC"), batch.timestamps, count),
     }
     if isinstance(batch, StoredBatch):
@@ -46,16 +46,14 @@ def _binary(pa: Any, kind: Any, column: BinaryColumn) -> Any:
     return pa.Array.from_buffers(kind, len(column), buffers, nulls, column.start)
 
 
-def _headers(pa: Any, headers: HeaderColumn | None, count: int) -> Any:
+def _headers(pa: Any, headers: HeaderColumn) -> Any:
     """A list of structs for each record; empty where it has no headers, never null."""
-    if headers is None:
-        headers = HeaderColumn(memoryview(bytes(4 * count + 4)).cast("i"), BinaryColumn.of([]), BinaryColumn.of([]))
     fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
     offsets, start = headers.buffers()
     children = [_binary(pa, pa.string(), headers.names), _binary(pa, pa.binary(), headers.values)]
     pairs = pa.StructArray.from_arrays(children, fields=fields)
     kind = pa.list_(pa.struct(fields))
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets)], 0, start, [pairs])
+    return pa.Array.from_buffers(kind, len(headers), [None, pa.py_buffer(offsets)], 0, start, [pairs])
 
 
 def _numbers(pa: Any, kind: Any, numbers: memoryview | None, count: int) -> Any:

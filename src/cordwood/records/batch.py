@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import length_hint
+from types import NoneType
 from typing import TYPE_CHECKING, Any, overload
 
 from cordwood.errors import InvalidInput
 from cordwood.records.column import BinaryColumn, Rows, checked_length, checked_rows, is_rows
-from cordwood.records.headers import HeaderColumn, Headers, checked_headers
+from cordwood.records.headers import HeaderColumn, checked_headers
 from cordwood.records.layout import (
     FLAG_HEADER_NULLS,
     FLAG_HEADERS,
@@ -31,8 +32,7 @@ TIMESTAMP_MS_MAX = 2**63 - 1
 
 _new = object.__new__
 _RECORD: Any = partial(tuple.__new__, Record)  # Record's own __new__ is Python, and would be called for each
-_BYTES = {bytes}
-_BYTES_OR_NONE = {bytes, type(None)}
+_BYTES_OR_NONE = {bytes, NoneType}
 
 
 class Batch:
@@ -86,10 +86,10 @@ class Batch:
         headers: Sequence[Sequence[tuple[str, bytes | None]]] | None = None,
         timestamps: Sequence[int] | None = None,
     ) -> Batch:
-        """A batch of these records; keys, headers and timestamps (ms UTC), where given, have one entry for
-        each value.
+        """A batch of these values; keys, headers and timestamps, where given, have one entry for each.
 
-        The sequences are copied (a later change of them does not matter), the bytes are not.
+        Timestamps are milliseconds UTC. The sequences are copied, so that a later change of them does not
+        matter; the bytes are not.
         A wrong type is a TypeError, different lengths or a timestamp out of range `InvalidInput`.
 
         >>> batch = Batch.of(
@@ -105,21 +105,20 @@ class Batch:
         kind = type(values)
         if kind is list or kind is tuple:
             rows = list(values)
-            # C loops over the types: nothing here is Python for a record, and one record must cost a
-            # microsecond.
-            types = set(map(type, rows))
-            if types == _BYTES:
-                flags = 0
-                size = sum(map(len, rows))  # type: ignore[arg-type]  # no None among them
-            elif types <= _BYTES_OR_NONE:
-                flags = FLAG_VALUE_NULLS if rows else 0
-                size = sum(map(length_hint, rows))
+            count = len(rows)
+            flags = 0
+            # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
+            # Python for each.
+            if count == 1 and type(rows[0]) is bytes:
+                size = len(rows[0])
             else:
-                rows, nulls = checked_rows("values", rows)
-                flags = FLAG_VALUE_NULLS if nulls else 0
+                types = set(map(type, rows))
+                if not types <= _BYTES_OR_NONE:
+                    rows, _ = checked_rows("values", rows)
+                if NoneType in types:
+                    flags = FLAG_VALUE_NULLS
                 size = sum(map(length_hint, rows))
             batch._values = rows
-            count = len(rows)
         else:
             batch._values, null_count, size = _column_or_rows("values", values)
             flags = FLAG_VALUE_NULLS if null_count else 0
@@ -163,13 +162,13 @@ class Batch:
         return self._keys  # type: ignore[return-value]  # a list was replaced above
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> HeaderColumn:
         """A tuple of (name, value) pairs for each record.
 
         >>> Batch.of([b"a", b"b"], headers=[[("h", None)], []]).headers[0]
         (('h', None),)
         """
-        return ((),) * len(self) if self._headers is None else self._headers
+        return HeaderColumn.none(len(self)) if self._headers is None else self._headers
 
     @property
     def timestamps(self) -> memoryview | None:
@@ -260,9 +259,9 @@ class Batch:
         if headers is None:
             return 0
         self._headers = headers
-        _, names, values = headers.compact()
-        self.weight += names.data_bytes + values.data_bytes + WEIGHT_HEADER_BYTES * headers.total
-        return FLAG_HEADERS | FLAG_HEADER_NULLS if values.null_count else FLAG_HEADERS
+        total, name_bytes, value_bytes, nulls = headers.sizes()
+        self.weight += name_bytes + value_bytes + WEIGHT_HEADER_BYTES * total
+        return FLAG_HEADERS | FLAG_HEADER_NULLS if nulls else FLAG_HEADERS
 
     def _take_slice(self, whole: Batch, window: slice) -> None:
         """Becomes the records of `whole` in that window: columns are shared, lists copied."""
@@ -288,14 +287,13 @@ class Batch:
 
 def checked_timestamps(timestamps: Sequence[int], count: int) -> memoryview:
     """A copy of the timestamps as int64: one for each of `count` records, none of them before 1970."""
-    given: object = timestamps
-    if not (isinstance(given, memoryview) or is_rows(given)):
+    if type(timestamps) is not memoryview and not is_rows(timestamps):
         raise TypeError(f"timestamps: a sequence of int (ms UTC) is needed, not {type(timestamps).__name__}")
     stamps = list(timestamps)
     checked_length("timestamps", len(stamps), count)
     if not set(map(type, stamps)) <= {int}:
         for index, stamp in enumerate(stamps):
-            if not isinstance(stamp, int) or isinstance(stamp, bool):
+            if type(stamp) is bool or not isinstance(stamp, int):
                 raise TypeError(f"timestamps[{index}]: int (ms UTC) is needed, not {type(stamp).__name__}")
     if stamps and not 0 <= min(stamps) <= max(stamps) <= TIMESTAMP_MS_MAX:
         index, stamp = next((i, s) for i, s in enumerate(stamps) if not 0 <= s <= TIMESTAMP_MS_MAX)

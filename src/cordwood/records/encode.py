@@ -45,16 +45,8 @@ def frame_bytes(batch: Batch) -> int:
     headers = batch._headers
     if headers is None:
         return frame_size(batch._flags, len(batch), batch._value_bytes, batch._key_bytes, 0, 0, 0)
-    _, names, values = headers.compact()
-    return frame_size(
-        batch._flags,
-        len(batch),
-        batch._value_bytes,
-        batch._key_bytes,
-        headers.total,
-        names.data_bytes,
-        values.data_bytes,
-    )
+    total, names, values, _ = headers.sizes()
+    return frame_size(batch._flags, len(batch), batch._value_bytes, batch._key_bytes, total, names, values)
 
 
 def encode_frame(
@@ -92,7 +84,7 @@ def encode_frame(
         if flags & FLAG_KEYS:
             keys, flags = _merged_keys(batches, flags)
         if flags & FLAG_HEADERS:
-            headers = HeaderColumn.of(list(chain.from_iterable(batch.headers for batch in batches)))
+            headers = HeaderColumn.joined([batch.headers for batch in batches])
     count = len(values)
     if not count:
         raise InvalidInput("a frame of no records; at least 1 is needed")
@@ -145,7 +137,7 @@ def encode_frame(
 def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
     """The keys of all batches, nulls for those that have none; the flags with what that adds."""
     keys = list(map(_keys_of, batches))
-    if any(column is None for column in keys):
+    if None in keys:
         flags |= FLAG_KEY_NULLS
         keys = [
             repeat(None, len(batch)) if column is None else column for batch, column in zip(batches, keys, strict=True)
@@ -166,7 +158,7 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
     column = array("q")
     for batch, given in zip(batches, stamps, strict=True):
         if isinstance(given, memoryview):
-            column.frombytes(given)
+            column.frombytes(given.cast("B"))
         else:
             column.extend(repeat(now_ms if given is None else given, len(batch)))
     highest = max(column)

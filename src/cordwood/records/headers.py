@@ -5,15 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, repeat
-from operator import sub
-from typing import Any, TypeAlias, overload
+from operator import add, sub
+from typing import Any, overload
 
 from cordwood.errors import Corrupt, InvalidInput
-from cordwood.records.column import BinaryColumn, checked_length, is_rows
+from cordwood.records.column import BinaryColumn, Rows, checked_length, has_nulls, is_rows, rows_bytes
 from cordwood.records.record import RecordHeaders
-
-Headers: TypeAlias = "Sequence[RecordHeaders]"
-"""One tuple of (name, value) pairs for each record."""
 
 
 class HeaderColumn(Sequence[RecordHeaders]):
@@ -27,22 +24,23 @@ class HeaderColumn(Sequence[RecordHeaders]):
     ((('a', b'1'), ('a', None)), ())
     """
 
-    __slots__ = ("_length", "_offsets", "_start", "names", "values")
+    __slots__ = ("_length", "_names", "_offsets", "_start", "_values")
 
-    names: BinaryColumn
-    values: BinaryColumn
+    # Rows as they were given, or columns once somebody asked for them.
+    _names: Rows | BinaryColumn
+    _values: Rows | BinaryColumn
 
     def __init__(
         self,
         offsets: memoryview,
-        names: BinaryColumn,
-        values: BinaryColumn,
+        names: Rows | BinaryColumn,
+        values: Rows | BinaryColumn,
         start: int = 0,
         length: int | None = None,
     ) -> None:
         self._offsets = offsets
-        self.names = names
-        self.values = values
+        self._names = names
+        self._values = values
         self._start = start
         self._length = len(offsets) - 1 - start if length is None else length
 
@@ -74,7 +72,55 @@ class HeaderColumn(Sequence[RecordHeaders]):
         except UnicodeEncodeError as error:
             raise InvalidInput(f"headers: the name {error.object!r} is not valid Unicode: {error.reason}") from error
         offsets = memoryview(array("i", accumulate(map(len, rows), initial=0))).toreadonly()
-        return HeaderColumn(offsets, BinaryColumn.of(encoded), BinaryColumn.of(values))
+        return HeaderColumn(offsets, encoded, values)
+
+    @staticmethod
+    def none(length: int) -> HeaderColumn:
+        """The headers of that many records that have none.
+
+        >>> HeaderColumn.none(2) == [(), ()]
+        True
+        """
+        return HeaderColumn(memoryview(bytes(4 * length + 4)).cast("i"), [], [])
+
+    @staticmethod
+    def joined(parts: Sequence[HeaderColumn]) -> HeaderColumn:
+        """The headers of the records of all parts, one part after the other.
+
+        >>> list(HeaderColumn.joined([HeaderColumn.of([[("a", b"")]]), HeaderColumn.none(1)]))
+        [(('a', b''),), ()]
+        """
+        offsets = array("i", [0])
+        names: Rows = []
+        values: Rows = []
+        for part in parts:
+            part_offsets, part_names, part_values = part.compact()
+            offsets.extend(map(add, part_offsets[1:], repeat(len(names))))
+            names.extend(part_names)
+            values.extend(part_values)
+        return HeaderColumn(memoryview(offsets).toreadonly(), names, values)
+
+    @property
+    def names(self) -> BinaryColumn:
+        """The names of all headers, UTF-8; of a slice, also those of the records around it.
+
+        >>> HeaderColumn.of([[("a", b"1")], [("b", None)]]).names.tolist()
+        [b'a', b'b']
+        """
+        if type(self._names) is list:
+            self._names = BinaryColumn.of(self._names)
+        return self._names  # type: ignore[return-value]  # a list was replaced above
+
+    @property
+    def values(self) -> BinaryColumn:
+        """The values of all headers; of a slice, also those of the records around it.
+
+        >>> HeaderColumn.of([[("a", b"1")], [("b", None)]]).values.tolist()
+        [b'1', None]
+        """
+        if type(self._values) is list:
+            self._values = BinaryColumn.of(self._values)
+        return self._values  # type: ignore[return-value]  # a list was replaced above
 
     @property
     def total(self) -> int:
@@ -85,6 +131,15 @@ class HeaderColumn(Sequence[RecordHeaders]):
         """
         return int(self._offsets[self._start + self._length] - self._offsets[self._start])
 
+    def sizes(self) -> tuple[int, int, int, bool]:
+        """The number of headers, the bytes of their names and of their values, and whether a value is null.
+
+        >>> HeaderColumn.of([[("name", b"1"), ("x", None)]]).sizes()
+        (2, 5, 1, True)
+        """
+        _, names, values = self.compact()
+        return len(names), rows_bytes(names), rows_bytes(values), has_nulls(values)
+
     def buffers(self) -> tuple[memoryview, int]:
         """The int32 list offsets, and the entry of them at which this column begins.
 
@@ -94,18 +149,20 @@ class HeaderColumn(Sequence[RecordHeaders]):
         """
         return self._offsets, self._start
 
-    def compact(self) -> tuple[memoryview, BinaryColumn, BinaryColumn]:
+    def compact(self) -> tuple[memoryview, Rows | BinaryColumn, Rows | BinaryColumn]:
         """List offsets that begin at 0, with the names and values that they speak of and no others.
 
         >>> offsets, names, _ = HeaderColumn.of([[("a", b"")], [("b", b"")]])[1:].compact()
-        >>> offsets.tolist(), names.tolist()
+        >>> offsets.tolist(), list(names)
         ([0, 1], [b'b'])
         """
         offsets = self._offsets[self._start : self._start + self._length + 1]
         low, high = offsets[0], offsets[-1]
         if low:
             offsets = memoryview(array("i", map(sub, offsets, repeat(low))))
-        return offsets, self.names[low:high], self.values[low:high]
+        if high - low == len(self._names):
+            return offsets, self._names, self._values
+        return offsets, self._names[low:high], self._values[low:high]
 
     def __len__(self) -> int:
         return self._length
@@ -119,13 +176,13 @@ class HeaderColumn(Sequence[RecordHeaders]):
             start, stop, step = index.indices(self._length)
             if step != 1:
                 return HeaderColumn.of(list(self)[index])
-            return HeaderColumn(self._offsets, self.names, self.values, self._start + start, max(0, stop - start))
+            return HeaderColumn(self._offsets, self._names, self._values, self._start + start, max(0, stop - start))
         entry = index + self._length if index < 0 else index
         if not 0 <= entry < self._length:
             raise IndexError(f"headers of record {index} of {self._length}")
         entry += self._start
         pairs = slice(self._offsets[entry], self._offsets[entry + 1])
-        return tuple(_pairs(self.names[pairs], self.values[pairs]))
+        return tuple(_pairs(self._names[pairs], self._values[pairs]))
 
     def __iter__(self) -> Iterator[RecordHeaders]:
         offsets, names, values = self.compact()
@@ -147,7 +204,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
         return f"<HeaderColumn of {self._length}: {self.total} headers>"
 
 
-def _pairs(names: BinaryColumn, values: BinaryColumn) -> Iterator[tuple[str, bytes | None]]:
+def _pairs(names: Rows | BinaryColumn, values: Rows | BinaryColumn) -> Iterator[tuple[str, bytes | None]]:
     try:
         decoded = list(map(bytes.decode, names))  # type: ignore[arg-type]  # names have no nulls
     except UnicodeDecodeError as error:
@@ -155,7 +212,7 @@ def _pairs(names: BinaryColumn, values: BinaryColumn) -> Iterator[tuple[str, byt
     return zip(decoded, values, strict=True)
 
 
-def _unpickled(offsets: bytes, names: BinaryColumn, values: BinaryColumn) -> HeaderColumn:
+def _unpickled(offsets: bytes, names: Rows | BinaryColumn, values: Rows | BinaryColumn) -> HeaderColumn:
     return HeaderColumn(memoryview(offsets).cast("i"), names, values)
 
 

@@ -1,0 +1,83 @@
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.records import Batch, BinaryColumn, decode_frame
+from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+
+
+def expected(batch: Batch) -> dict[str, Any]:
+    records = list(batch)
+    pairs = [[{"key": name, "value": value} for name, value in record.headers] for record in records]
+    return {
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "headers": pa.array(pairs, HEADERS),
+        "timestamp": pa.array([record.timestamp for record in records], pa.timestamp("ms", tz="UTC")),
+    }
+
+
+@same_examples
+@given(arguments(min_size=0), windows)
+def test_a_batch_becomes_what_arrow_makes_of_its_lists(given: dict[str, Any], cut: slice) -> None:
+    for batch in (made(given), made(given)[cut]):
+        table = batch.to_arrow()
+        table.validate(full=True)
+        assert table == pa.RecordBatch.from_pydict(expected(batch))
+
+
+@same_examples
+@given(arguments(), windows)
+def test_a_stored_batch_has_a_column_of_offsets_too(given: dict[str, Any], cut: slice) -> None:
+    whole = stored(made(given))
+    for batch in (whole, whole[cut]):
+        table = batch.to_arrow()
+        table.validate(full=True)
+        offsets = pa.array([record.offset for record in batch], pa.int64())
+        assert table == pa.RecordBatch.from_pydict({**expected(batch), "offset": offsets})
+
+
+@same_examples
+@given(st.lists(st.none() | st.binary(max_size=12), max_size=40))
+def test_the_buffers_of_a_column_are_those_of_arrow(values: list[bytes | None]) -> None:
+    theirs = pa.array(values, pa.binary()).buffers()
+    for mine, other in zip(BinaryColumn.of(values).buffers(), theirs, strict=True):
+        assert (mine is None) == (other is None) or not values
+        if mine is not None and other is not None:
+            assert bytes(other)[: mine.nbytes] == mine.tobytes()
+
+
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 3)])
+def test_arrow_reads_keys_values_and_headers_where_the_frame_lies(cut: slice) -> None:
+    frame = framed(EVERYTHING)
+    source = pa.py_buffer(frame)
+    table = decode_frame(frame)[cut].to_arrow()
+    names_and_values = table.column("headers").values
+    for column in (table.column("key"), table.column("value"), names_and_values, table.column("timestamp")):
+        for buffer in column.buffers():
+            if buffer is not None:
+                assert source.address <= buffer.address
+                assert buffer.address + buffer.size <= source.address + source.size
+
+
+def test_arrow_keeps_the_frame_alive() -> None:
+    table = decode_frame(bytes(bytearray(framed(EVERYTHING)))).to_arrow()
+    assert table.column("value").to_pylist() == [b"value", None, b"", b"longer than eight bytes"]
+
+
+def test_a_batch_of_lists_is_copied_once_and_then_shared() -> None:
+    batch = Batch.of([b"a" * 100])
+    source = pa.py_buffer(batch.values.buffers()[2])
+    assert batch.to_arrow().column("value").buffers()[2].address == source.address
+
+
+def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'cordwood\[arrow\]'"):
+        Batch.of([b"a"]).to_arrow()

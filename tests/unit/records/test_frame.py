@@ -1,0 +1,232 @@
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.errors import InvalidInput, TooLarge
+from cordwood.records import (
+    FRAME_ALIGNMENT,
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
+    GROUP_WEIGHT_MAX,
+    Batch,
+    BinaryColumn,
+    check_frame,
+    decode_frame,
+    decode_header,
+    encode_frame,
+    frame_bytes,
+    is_whole,
+)
+from tests.unit.records.examples import (
+    EVERYTHING,
+    NOW_MS,
+    PLACE,
+    arguments,
+    framed,
+    made,
+    rows,
+    same_examples,
+    stored,
+    windows,
+)
+
+groups = st.lists(arguments(), min_size=1, max_size=5)
+
+
+def numbered(records: list[tuple[Any, ...]], first: int = 70) -> list[tuple[Any, ...]]:
+    return [(*record, first + i) for i, record in enumerate(records)]
+
+
+@same_examples
+@given(groups)
+def test_batches_come_back_from_their_frame_in_order(given: list[dict[str, Any]]) -> None:
+    batch = stored(*map(made, given))
+    expected = [record for one in given for record in rows(one, NOW_MS)]
+    assert list(batch) == numbered(expected)
+    assert batch.offsets == range(70, 70 + len(expected))
+    assert batch.timestamps.tolist() == [record[3] for record in expected]
+
+
+@same_examples
+@given(groups, windows)
+def test_batches_of_columns_are_framed_like_batches_of_lists(given: list[dict[str, Any]], cut: slice) -> None:
+    read = [stored(made(one)) for one in given]
+    parts = [part for part in (batch[cut] for batch in read) if len(part)]
+    if not parts:
+        return
+    expected = [tuple(record)[:4] for part in parts for record in part]
+    assert list(stored(*parts)) == numbered(expected)
+    for part in parts:
+        assert len(framed(part)) == frame_bytes(part)
+        assert list(stored(part)) == numbered([tuple(record)[:4] for record in part])
+
+
+@same_examples
+@given(arguments())
+def test_frame_bytes_is_exact_and_no_more_than_the_weight(given: dict[str, Any]) -> None:
+    batch = made(given)
+    assert len(framed(batch)) == frame_bytes(batch)
+    assert frame_bytes(batch) <= batch.weight + FRAME_BYTES_MAX - GROUP_WEIGHT_MAX
+    read = stored(batch)
+    assert read.weight == batch.weight
+    assert len(framed(read)) == frame_bytes(read)
+
+
+@same_examples
+@given(groups)
+def test_the_weights_of_a_group_bound_its_frame(given: list[dict[str, Any]]) -> None:
+    batches = list(map(made, given))
+    slack = FRAME_BYTES_MAX - GROUP_WEIGHT_MAX
+    assert len(framed(*batches)) <= sum(batch.weight for batch in batches) + slack
+
+
+def test_the_slack_covers_the_worst_small_group() -> None:
+    for count in range(1, 20):
+        group = [EVERYTHING] + [Batch.of([None])] * count
+        assert len(framed(*group)) <= sum(batch.weight for batch in group) + FRAME_BYTES_MAX - GROUP_WEIGHT_MAX
+
+
+@same_examples
+@given(arguments(), st.integers(0, 2**63 - 1))
+def test_the_header_says_what_it_was_given(given: dict[str, Any], now_ms: int) -> None:
+    batch = made(given)
+    frame = framed(batch, now_ms=now_ms)
+    header = decode_header(frame)
+    assert header.plog == PLACE["plog"]
+    assert header.position == PLACE["position"]
+    assert header.first_offset == PLACE["first_offset"]
+    assert header.synced_end == PLACE["synced_end"]
+    assert header.epoch == PLACE["epoch"]
+    assert header.length == len(frame)
+    assert header.record_count == len(batch)
+    assert header.next_offset == 70 + len(batch)
+    assert header.timestamp_max == max(given["timestamps"] or [now_ms])
+    assert check_frame(frame) == header
+    assert check_frame(frame, 0, header) == header
+
+
+@same_examples
+@given(groups)
+def test_every_column_of_a_frame_begins_at_a_multiple_of_eight(given: list[dict[str, Any]]) -> None:
+    frame = framed(*map(made, given))
+    assert len(frame) % FRAME_ALIGNMENT == 0
+    start = pa.py_buffer(frame).address
+    batch = decode_frame(frame)
+    views = (
+        [*batch.values.buffers(), *batch.keys.buffers()]
+        if decode_header(frame).flags & 1
+        else [*batch.values.buffers()]
+    )
+    headers: Any = batch._headers
+    if headers is not None:
+        views += [headers.buffers()[0], *headers.names.buffers(), *headers.values.buffers()]
+    if decode_header(frame).flags & 32:
+        views.append(batch.timestamps)
+    for view in views:
+        if view is not None and view.nbytes:
+            place = pa.py_buffer(view).address - start
+            assert FRAME_HEADER_BYTES <= place < len(frame)
+            assert place % FRAME_ALIGNMENT == 0
+
+
+def test_frames_stand_one_after_the_other_in_a_buffer() -> None:
+    first, second = framed(EVERYTHING), framed(Batch.of([b"b"]), first_offset=74)
+    buffer = memoryview(first + second + bytes(64))
+    assert decode_frame(buffer) == decode_frame(first)
+    assert decode_frame(buffer, len(first)) == decode_frame(second)
+    assert decode_frame(buffer, len(first), decode_header(buffer, len(first))).offsets == range(74, 75)
+    assert is_whole(buffer, len(first))
+    assert not is_whole(buffer, len(first) + 8)
+    assert not is_whole(buffer, len(first) + len(second))
+
+
+def test_a_frame_without_own_timestamps_has_no_column_of_them() -> None:
+    plain = framed(Batch.of([b"a"] * 100), Batch.of([b"b"]))
+    stamped = framed(Batch.of([b"a"] * 100), Batch.of([b"b"], timestamps=[NOW_MS]))
+    assert decode_header(plain).flags == 0
+    assert len(stamped) == len(plain) + 8 * 101
+    assert decode_frame(plain).timestamps.tolist() == [NOW_MS] * 101
+
+
+def test_a_stored_batch_keeps_its_timestamp_when_it_is_appended_again() -> None:
+    read = stored(Batch.of([b"a", b"b"]))
+    again = framed(read, now_ms=NOW_MS + 5)
+    assert decode_header(again).flags == 0
+    assert decode_frame(again).timestamps.tolist() == [NOW_MS] * 2
+    early = decode_frame(framed(read, Batch.of([b"c"]), now_ms=NOW_MS + 5))
+    assert early.timestamps.tolist() == [NOW_MS, NOW_MS, NOW_MS + 5]
+    read.timestamps  # noqa: B018  # makes the column, which must not change the frame
+    assert framed(read, now_ms=NOW_MS + 5) == again
+    mixed = decode_frame(framed(read, Batch.of([b"c"]), now_ms=NOW_MS + 5))
+    assert mixed.timestamps.tolist() == [NOW_MS, NOW_MS, NOW_MS + 5]
+    same = framed(read, read, Batch.of([b"c"]), now_ms=NOW_MS)
+    assert decode_header(same).flags == 0
+
+
+def test_keys_that_are_all_none_take_no_space() -> None:
+    assert framed(Batch.of([b"a"], keys=[None])) == framed(Batch.of([b"a"]))
+    part = stored(Batch.of([b"a", b"b"], keys=[b"k", None], headers=[[("h", b"")], []]))[1:]
+    assert framed(part) == framed(Batch.of([b"b"]))
+
+
+def test_a_frame_may_be_just_as_large_as_the_limit() -> None:
+    most = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - 8
+    frame = framed(Batch.of([bytes(most)]))
+    assert len(frame) == FRAME_BYTES_MAX
+    assert len(decode_frame(frame).values[0] or b"") == most
+    over = Batch.of([bytes(most + 1)])
+    assert frame_bytes(over) == FRAME_BYTES_MAX + 8
+    with pytest.raises(TooLarge, match=f"{FRAME_BYTES_MAX + 8} bytes; limit {FRAME_BYTES_MAX}"):
+        framed(over)
+
+
+def test_a_frame_of_no_records_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="no records"):
+        framed(Batch.of([]))
+    with pytest.raises(InvalidInput, match="no records"):
+        framed()
+
+
+def test_an_empty_batch_in_a_group_adds_nothing() -> None:
+    assert framed(Batch.of([]), Batch.of([b"a"])) == framed(Batch.of([b"a"]))
+
+
+def test_big_values_of_a_column_are_written_from_where_they_are() -> None:
+    values = [b"x" * 1000] * 100
+    read = decode_frame(framed(Batch.of(values)))
+    buffers, _ = encode_frame([read], **PLACE, now_ms=NOW_MS)
+    assert any(isinstance(buffer, memoryview) and buffer.obj is read.values.buffers()[2].obj for buffer in buffers)
+    assert len(buffers) <= 3
+    for buffer in buffers:
+        assert len(buffer) == memoryview(buffer).nbytes  # who writes them may slice them by bytes
+
+
+def test_a_big_frame_with_every_column_comes_back() -> None:
+    count = 20_000
+    batch = Batch.of(
+        [None if i % 7 == 0 else b"v%d" % i for i in range(count)],
+        keys=[None if i % 3 == 0 else b"k%d" % i for i in range(count)],
+        headers=[[("h", None if i % 5 else b"x")] * (i % 3) for i in range(count)],
+        timestamps=range(count),
+    )
+    read = stored(batch)
+    assert [tuple(record)[:4] for record in read] == list(batch)
+    assert frame_bytes(batch) == len(framed(batch))
+
+
+def test_columns_of_a_frame_cannot_be_written_even_where_its_buffer_can() -> None:
+    batch = decode_frame(memoryview(bytearray(framed(EVERYTHING))))
+    for view in (*batch.values.buffers(), *batch.keys.buffers(), batch.timestamps):
+        assert view is not None
+        assert view.readonly
+
+
+def test_a_batch_keeps_its_buffer_alive() -> None:
+    batch = decode_frame(bytes(framed(EVERYTHING)))
+    part = batch.values[3:]
+    del batch
+    assert isinstance(part, BinaryColumn)
+    assert part[0] == b"longer than eight bytes"
