@@ -29,3 +29,9 @@ def checked_retention(retention: timedelta | None) -> timedelta | None:
     if retention is not None and retention <= timedelta(0):
         raise InvalidInput(f"retention is {retention}: it must be more than 0, or None to keep until trimmed")
     return retention
+
+
+def checked_retention_bytes(retention_bytes: int | None) -> int | None:
+    if retention_bytes is not None and retention_bytes <= 0:
+        raise InvalidInput(f"retention_bytes is {retention_bytes}: it must be more than 0, or None for no limit")
+    return retention_bytes
