@@ -11,7 +11,7 @@ from typing import Any, Self
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.partitioning import split_by_key
-from cordwood.log.topics import checked_partitions, checked_retention, checked_topic_name
+from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
 from cordwood.records import Batch
 from cordwood.url import FileUrl, Url, parse_url
 
@@ -127,7 +127,7 @@ class Client:
             partitions=checked_partitions(partitions),
             replication=replication,
             retention=checked_retention(retention),
-            retention_bytes=retention_bytes,
+            retention_bytes=checked_retention_bytes(retention_bytes),
             exist_ok=exist_ok,
             timeout=self._time(timeout),
         )
