@@ -21,7 +21,7 @@ from cordwood.errors import CordwoodError, InvalidInput
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log")
+GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.tour")
 
 DONE = 0
 FAILED = 1
