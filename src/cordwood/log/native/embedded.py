@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, TooLarge, Unavailable
 from cordwood.log.interface import Engine, Log, TopicInfo
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
 from .bridge import LoopNotifier, call, call_until_done, wake
 from .coordinator import TopicRow
-from .folder import Folder, open_for_reading, open_for_writing
+from .folder import Folder, WritingFolder, open_for_reading, open_for_writing
 from .folder_log import FolderLog
 from .reader import NativeReader
 from .stream.append import Append
@@ -151,7 +151,7 @@ class EmbeddedLog(Log):
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
         self._folder.check()
-        end_at_call = self._log.end_now() if self._log is not None else None
+        end_at_call = self._end_now()
         reader = NativeReader(
             self._folder.executor,
             self._source,
@@ -189,6 +189,16 @@ class EmbeddedLog(Log):
 
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
+
+    def _end_now(self) -> int | None:
+        """Where the log ends at this moment, without I/O; None where that takes a look at the disk."""
+        if not isinstance(self._folder, WritingFolder):
+            return None
+        try:
+            return self._folder.source(self.topic, self.partition).end_now()
+        except CordwoodError:
+            # The reader's first step says so.
+            return None
 
     def _source(self) -> Source:
         return self._folder.source(self.topic, self.partition)
