@@ -54,7 +54,7 @@ class Append:
 def deliver(appends: list[Append]) -> None:
     """Tell the callers: one call for each `notify`, that is one wake-up a group for an event loop."""
     for notify in set(map(_notify_of, appends)):
-        notify([append for append in appends if append.notify is notify])
+        notify([append for append in appends if append.notify == notify])
 
 
 def fail(appends: Iterable[Append], error: CordwoodError) -> None:
