@@ -9,7 +9,7 @@ replaced whole. Every part has a CRC: a reader that meets a half-written one rea
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -167,16 +167,21 @@ class PublishedWriter:
 
 
 def _encoded_catalog(catalog: Catalog) -> bytes:
-    body = json.dumps({"version": _VERSION, **asdict(catalog)}, sort_keys=True)
+    body = json.dumps({"version": _VERSION, **_fields(catalog)}, sort_keys=True, default=_fields)
     return f"{crc32c(body.encode()):08x}\n{body}\n".encode()
+
+
+def _fields(part: Catalog | PublishedTopic | TopicRow) -> dict[str, object]:
+    # Not asdict, which copies deeply: with 700 topics that took nine tenths of the time to create one more.
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _decoded_catalog(data: bytes) -> Catalog:
     crc, _, body = data.rstrip(b"\n").partition(b"\n")
     if crc != f"{crc32c(body):08x}".encode():
         raise Corrupt(f"{_CATALOG} is damaged: open the folder for writing once, which makes it anew")
-    fields = json.loads(body)
-    if (version := fields.pop("version")) != _VERSION:
+    entries = json.loads(body)
+    if (version := entries.pop("version")) != _VERSION:
         raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads version {_VERSION}")
-    topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in fields.pop("topics")]
-    return Catalog(topics=topics, **fields)
+    topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in entries.pop("topics")]
+    return Catalog(topics=topics, **entries)
