@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
@@ -191,7 +192,7 @@ class MemoryReader(Reader):
                 if not self.follow:
                     break
                 loop, news = asyncio.get_running_loop(), asyncio.Event()
-                self.woken = lambda loop=loop, news=news: loop.call_soon_threadsafe(news.set)  # type: ignore[misc]  # a lambda with defaults
+                self.woken = partial(wake, loop, news)
                 partition.waiting.append(self.woken)
             await news.wait()
         await self.close()
@@ -215,6 +216,13 @@ class MemoryReader(Reader):
         self.closed = True
         self.log.engine.readers.discard(self)
         self.woken()
+
+
+def wake(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(news.set)
+    except RuntimeError:
+        return  # the loop is closed, and nobody waits
 
 
 # What a test replaces to break something.
