@@ -150,6 +150,21 @@ class SimulatedDisk:
         with self._lock:
             self._faults.waiting.append(Fault(operation, name_contains, error, times, after, written))
 
+    def step(self, operation: Operation, name: str) -> None:
+        """Count an operation of something that lives beside the files, and fail or lose power with it if that is due.
+
+        It is in doubt for nobody but its caller: what it had done before is done.
+        """
+        with self._lock:
+            self._faults.check_power()
+            self._faults.begin(operation, name)
+            self._faults.check_power()
+
+    def check_power(self) -> None:
+        """Raise PowerCut if the power has failed."""
+        with self._lock:
+            self._faults.check_power()
+
     def flip_bit(self, name: str, bit: int) -> None:
         """Damage a file where it lies, in memory and on the disk; bit 0 is the lowest of the first byte."""
         with self._lock:

@@ -24,6 +24,7 @@ from .stream.gate import Durable
 from .stream.metadata import METADATA_PLOG_BYTES_MIN, MetadataManager
 from .stream.records import Full
 from .stream.recovery import Recovered, recover
+from .stream.spare import NewId
 from .stream.stream import Stream
 from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
 from .world.clock import Clock
@@ -32,6 +33,10 @@ from .world.workers import Workers
 
 CLUSTER = "local"
 GROUP = "0"
+
+
+def _new_id() -> PlogId:
+    return PlogId.new(CLUSTER, GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,13 @@ class FolderEngine:
         workers: Workers,
         coordinator: Coordinator,
         settings: EngineSettings = EngineSettings(),  # noqa: B008  frozen
+        new_id: NewId = _new_id,
     ) -> None:
         self._clock = clock
         self._workers = workers
         self._coordinator = coordinator
         self._settings = settings
+        self._new_id = new_id
         self.plogs = PlogStore(disk)
         self.plogs.prepare()
         self._lock = threading.Lock()
@@ -78,7 +85,7 @@ class FolderEngine:
             clock,
             coordinator,
             epoch=self._epoch,
-            new_id=_new_id,
+            new_id=new_id,
             plog_bytes_min=settings.metadata_plog_bytes_min,
             on_durable=partial(self._published.put_end, METADATA_SLOT, METADATA_OWNER),
             on_switch=self._metadata_switched,
@@ -224,7 +231,7 @@ class FolderEngine:
             LogSuccession(self._metadata, _service(owner), self._settings.plog_bytes_max),
             name=name,
             epoch=self._epoch,
-            new_id=_new_id,
+            new_id=self._new_id,
             chain=recovered.chain,
             next_offset=recovered.next_offset,
             seal_due=recovered.seal_due,
@@ -353,10 +360,6 @@ def _readable_catalog(published: PublishedReader) -> Catalog | None:
 
 def _service(owner: Owner) -> str:
     return f"{owner.topic_id}/{owner.partition}"
-
-
-def _new_id() -> PlogId:
-    return PlogId.new(CLUSTER, GROUP)
 
 
 def _nothing() -> None:
