@@ -8,7 +8,7 @@ stores only its id.
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import FRAME_BYTES_MAX, Batch, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, Batch, StoredBatch, encode_frame
 
 from ..coordinator import Coordinator
 from ..plog import Plog, PlogId, PlogStore, find_tail
@@ -192,8 +192,12 @@ def read_all(plogs: PlogStore, latest: PlogId) -> tuple[dict[str, Chain], int]:
 def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
     """Apply what stands between two positions of a metadata plog."""
     for batch in stored_batches(plogs, plog, start, end):
-        for key, value in zip(batch.keys, batch.values, strict=True):
-            _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
+        apply_batch(chains, batch)
+
+
+def apply_batch(chains: dict[str, Chain], batch: StoredBatch) -> None:
+    for key, value in zip(batch.keys, batch.values, strict=True):
+        _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
 
 
 def _apply_all(chains: dict[str, Chain], service: str, records: Sequence[MetadataRecord]) -> None:
