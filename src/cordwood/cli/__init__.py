@@ -6,7 +6,7 @@ A command group is a module of this package that has
 
 which adds its parsers and gives each a `set_defaults(run=...)`, a function from the parsed arguments to the
 exit code. Naming the module in `GROUPS` is all that is needed besides. Exit codes: 0 done, 1 failed,
-2 wrong use.
+2 wrong use, 130 interrupted.
 """
 
 import argparse
@@ -14,37 +14,71 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TypeAlias
+from typing import TextIO, TypeAlias
 
 from cordwood._version import __version__
 from cordwood.errors import CordwoodError, InvalidInput
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-GROUPS: tuple[str, ...] = ()
+GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.tour")
 
+DONE = 0
 FAILED = 1
 WRONG_USE = 2
 INTERRUPTED = 130  # as a shell reports a program that SIGINT ended
+
+_DESCRIPTION = """\
+Durable, ordered logs, embedded in a folder: nothing to install or to start.
+
+A topic has one or more partitions, and each partition is a log: records in the order in which they were
+appended, each with an offset that counts from 0. An append returns when its records are on the disk.
+One process at a time writes a folder; any number of them read beside it.
+"""
+
+_EPILOG = """\
+A first walk:
+
+  cordwood tour                                 what it can do, with numbers of this machine
+
+  cordwood topics create events                 make a topic in ./cordwood-data
+  cordwood log append events hello world        two records, in one atomic batch
+  cordwood log append events < lines.txt        a record a line, in batches
+  cordwood log read events                      show them; --follow waits for more, also beside a writer
+  cordwood log read events --json | jq .value   one JSON object a line
+  cordwood log trim events --before 2           forget what is below offset 2
+  cordwood topics                               what there is
+
+Where: --url file:FOLDER, else $CORDWOOD_URL, else file:./cordwood-data.
+Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 interrupted.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments) and return its exit code."""
     if sys.platform != "linux":
         return _fail(f"it runs on Linux only, and this is {sys.platform}", FAILED)
-    parser = _parser()
     try:
+        parser = command_parser()
         args = parser.parse_args(argv)
     except SystemExit as done:  # argparse has printed the version, the help or what is wrong
         return done.code if isinstance(done.code, int) else WRONG_USE
+    except KeyboardInterrupt:
+        return INTERRUPTED
     if args.command is None:
         parser.print_help(sys.stderr)
         return WRONG_USE
     return _run(args)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="cordwood", description="Durable, ordered logs, embedded in a folder.")
+def command_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command; `docs/command.md` is checked against it."""
+    parser = argparse.ArgumentParser(
+        prog="cordwood",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"cordwood {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for group in GROUPS:
@@ -55,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed by whoever started the process
+            sys.stdout.flush()
     except InvalidInput as error:
         return _fail(error, WRONG_USE)
     except CordwoodError as error:
@@ -63,12 +98,25 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (`| head`) has gone: the interpreter's flush at exit must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        # The reader of a pipe (`| head`) has seen enough: that is no failure.
+        _drop(sys.stdout)
+        return DONE
+    except OSError as error:
+        # A file that cannot be read, or an output that takes no more. The library itself raises CordwoodErrors.
+        _drop(sys.stdout)
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error, FAILED)
     return code
 
 
+def _drop(output: TextIO) -> None:
+    """Keep the interpreter's flush at exit from complaining again about an output that takes nothing."""
+    try:
+        output.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+
+
 def _fail(why: object, code: int) -> int:
-    print(f"cordwood: {why}", file=sys.stderr)
+    # One line, whatever the reason holds.
+    print(f"cordwood: {' '.join(str(why).split())}", file=sys.stderr)
     return code

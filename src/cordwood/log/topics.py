@@ -29,3 +29,12 @@ def checked_retention(retention: timedelta | None) -> timedelta | None:
     if retention is not None and retention <= timedelta(0):
         raise InvalidInput(f"retention is {retention}: it must be more than 0, or None to keep until trimmed")
     return retention
+
+
+def checked_retention_bytes(retention_bytes: int | None) -> int | None:
+    # The upper limit is what a column of the coordinator holds.
+    if retention_bytes is not None and not 0 < retention_bytes < 1 << 63:
+        raise InvalidInput(
+            f"retention_bytes is {retention_bytes}: it must be from 1 to {(1 << 63) - 1}, or None for no limit"
+        )
+    return retention_bytes

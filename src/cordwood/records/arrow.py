@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cordwood.records.batch import Batch
@@ -21,43 +21,84 @@ def record_batch(batch: Batch) -> pyarrow.RecordBatch:
     >>> record_batch(Batch.of([b"a"])).schema.names
     ['key', 'value', 'headers', 'timestamp']
     """
+    return _arrow().record_batch(batch)
+
+
+@cache
+def _arrow() -> _Arrow:
     try:
-        import pyarrow as pa
+        import pyarrow
+        import pyarrow.compute
     except ImportError as error:
         raise ImportError("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
-
-    count = len(batch)
-    columns = {
-        "key": _binary(pa, pa.binary(), batch.keys),
-        "value": _binary(pa, pa.binary(), batch.values),
-        "headers": _headers(pa, batch.headers),
-        "timestamp": _numbers(pa, pa.timestamp("ms", tz="UTC"), batch.timestamps, count),
-    }
-    if isinstance(batch, StoredBatch):
-        columns["offset"] = _numbers(pa, pa.int64(), memoryview(array("q", batch.offsets)), count)
-    return pa.RecordBatch.from_pydict(columns)
+    return _Arrow(pyarrow)
 
 
-def _binary(pa: Any, kind: Any, column: BinaryColumn) -> Any:
-    validity, offsets, data = column.buffers()
-    nulls = column.null_count
-    bitmap = pa.py_buffer(validity) if nulls else None
-    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind, len(column), buffers, nulls, column.start)
+class _Arrow:
+    """pyarrow, and what every batch needs of it made once: a frame of 256 small records costs more than its bytes."""
 
+    def __init__(self, pa: Any) -> None:
+        self.pa = pa
+        self.binary = pa.binary()
+        self.timestamp = pa.timestamp("ms", tz="UTC")
+        self.int64 = pa.int64()
+        self.header_fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+        self.headers = pa.list_(pa.struct(self.header_fields))
+        self.no_pairs = pa.array([], pa.struct(self.header_fields))
+        columns = [
+            ("key", self.binary),
+            ("value", self.binary),
+            ("headers", self.headers),
+            ("timestamp", self.timestamp),
+        ]
+        self.schema = pa.schema(columns)
+        self.stored_schema = pa.schema([*columns, ("offset", self.int64)])
+        self.add = pa.compute.get_function("add")
+        self._grow(1024)
 
-def _headers(pa: Any, headers: HeaderColumn) -> Any:
-    """A list of structs for each record; empty where it has no headers, never null."""
-    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
-    offsets, start = headers.buffers()
-    children = [_binary(pa, pa.string(), headers.names), _binary(pa, pa.binary(), headers.values)]
-    pairs = pa.StructArray.from_arrays(children, fields=fields)
-    kind = pa.list_(pa.struct(fields))
-    return pa.Array.from_buffers(kind, len(headers), [None, pa.py_buffer(offsets)], 0, start, [pairs])
+    def _grow(self, count: int) -> None:
+        """Columns that are the same in every batch, to be sliced: they are made once, not for each batch."""
+        self.numbers = self.pa.array(range(count), self.int64)
+        self.no_keys = self.pa.nulls(count, self.binary)
+        no_offsets = [None, self.pa.py_buffer(bytes(4 * (count + 1)))]
+        self.no_headers = self.pa.Array.from_buffers(self.headers, count, no_offsets, 0, 0, [self.no_pairs])
 
+    def record_batch(self, batch: Batch) -> pyarrow.RecordBatch:
+        count = len(batch)
+        if count > len(self.numbers):
+            self._grow(2 * count)
+        keys, headers, timestamps = batch._keys, batch._headers, batch.timestamps
+        columns = [
+            self.no_keys.slice(0, count) if keys is None else self._binary(self.binary, batch.keys),
+            self._binary(self.binary, batch.values),
+            self.no_headers.slice(0, count) if headers is None else self._headers(batch.headers),
+            self.pa.nulls(count, self.timestamp) if timestamps is None else self._stamps(timestamps, count),
+        ]
+        if not isinstance(batch, StoredBatch):
+            return self.pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        columns.append(self._offsets(batch.offsets))
+        return self.pa.RecordBatch.from_arrays(columns, schema=self.stored_schema)
 
-def _numbers(pa: Any, kind: Any, numbers: memoryview | None, count: int) -> Any:
-    """A column of int64; of nulls where there are no numbers."""
-    if numbers is None:
-        return pa.nulls(count, kind)
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(numbers)], 0)
+    def _binary(self, kind: Any, column: BinaryColumn) -> Any:
+        validity, offsets, data = column.buffers()
+        nulls = column.null_count
+        buffer = self.pa.py_buffer
+        buffers = [buffer(validity) if nulls else None, buffer(offsets), buffer(data)]
+        return self.pa.Array.from_buffers(kind, len(column), buffers, nulls, column.start)
+
+    def _headers(self, headers: HeaderColumn) -> Any:
+        """A list of structs for each record; empty where it has no headers, never null."""
+        offsets, start = headers.buffers()
+        children = [self._binary(self.pa.string(), headers.names), self._binary(self.binary, headers.values)]
+        pairs = self.pa.StructArray.from_arrays(children, fields=self.header_fields)
+        buffers = [None, self.pa.py_buffer(offsets)]
+        return self.pa.Array.from_buffers(self.headers, len(headers), buffers, 0, start, [pairs])
+
+    def _stamps(self, timestamps: memoryview, count: int) -> Any:
+        return self.pa.Array.from_buffers(self.timestamp, count, [None, self.pa.py_buffer(timestamps)], 0)
+
+    def _offsets(self, offsets: Any) -> Any:
+        if not isinstance(offsets, range) or offsets.step != 1:
+            return self.pa.array(offsets, self.int64)
+        # Arrow adds a thousand numbers in the time in which Python makes a hundred.
+        return self.add.call([self.numbers.slice(0, len(offsets)), self.pa.scalar(offsets.start, self.int64)])

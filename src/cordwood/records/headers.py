@@ -176,9 +176,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
             start, stop, step = index.indices(self._length)
             if step != 1:
                 return HeaderColumn.of(list(self)[index])
-            return HeaderColumn(
-                self._offsets, self._names, self._values, self._start + start, max(0, stop - start)
-            )
+            return HeaderColumn(self._offsets, self._names, self._values, self._start + start, max(0, stop - start))
         entry = index + self._length if index < 0 else index
         if not 0 <= entry < self._length:
             raise IndexError(f"headers of record {index} of {self._length}")

@@ -52,9 +52,7 @@ def rows(arguments: dict[str, Any], now_ms: int | None = None) -> list[tuple[Any
     count = len(arguments["values"])
     keys = arguments["keys"] or [None] * count
     headers = [tuple(row) for row in arguments["headers"] or [()] * count]
-    return list(
-        zip(arguments["values"], keys, headers, arguments["timestamps"] or [now_ms] * count, strict=True)
-    )
+    return list(zip(arguments["values"], keys, headers, arguments["timestamps"] or [now_ms] * count, strict=True))
 
 
 def framed(*batches: Batch, now_ms: int = NOW_MS, **place: int) -> bytes:

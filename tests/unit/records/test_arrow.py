@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.records import Batch, BinaryColumn, decode_frame
+from cordwood.records.arrow import _arrow
 from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
@@ -79,5 +80,6 @@ def test_a_batch_of_lists_is_copied_once_and_then_shared() -> None:
 
 def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    _arrow.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'cordwood\[arrow\]'"):
         Batch.of([b"a"]).to_arrow()

@@ -29,9 +29,7 @@ def test_a_column_gives_back_what_it_was_made_of(values: list[bytes | None]) -> 
 
 @same_examples
 @given(columns, windows, windows)
-def test_a_slice_of_a_slice_is_what_a_list_would_give(
-    values: list[bytes | None], first: slice, second: slice
-) -> None:
+def test_a_slice_of_a_slice_is_what_a_list_would_give(values: list[bytes | None], first: slice, second: slice) -> None:
     column = BinaryColumn.of(values)[first][second]
     expected = values[first][second]
     assert isinstance(column, BinaryColumn)

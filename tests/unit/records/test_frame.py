@@ -86,9 +86,7 @@ def test_the_weights_of_a_group_bound_its_frame(given: list[dict[str, Any]]) -> 
 def test_the_slack_covers_the_worst_small_group() -> None:
     for count in range(1, 20):
         group = [EVERYTHING] + [Batch.of([None])] * count
-        assert (
-            len(framed(*group)) <= sum(batch.weight for batch in group) + FRAME_BYTES_MAX - GROUP_WEIGHT_MAX
-        )
+        assert len(framed(*group)) <= sum(batch.weight for batch in group) + FRAME_BYTES_MAX - GROUP_WEIGHT_MAX
 
 
 @same_examples
@@ -200,9 +198,7 @@ def test_big_values_of_a_column_are_written_from_where_they_are() -> None:
     values = [b"x" * 1000] * 100
     read = decode_frame(framed(Batch.of(values)))
     buffers, _ = encode_frame([read], **PLACE, now_ms=NOW_MS)
-    assert any(
-        isinstance(buffer, memoryview) and buffer.obj is read.values.buffers()[2].obj for buffer in buffers
-    )
+    assert any(isinstance(buffer, memoryview) and buffer.obj is read.values.buffers()[2].obj for buffer in buffers)
     assert len(buffers) <= 3
     for buffer in buffers:
         assert len(buffer) == memoryview(buffer).nbytes  # who writes them may slice them by bytes

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Unavailable
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, TooLarge, Unavailable
 from cordwood.log.interface import Engine, Log, TopicInfo
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
 from .bridge import LoopNotifier, call, call_until_done, wake
 from .coordinator import TopicRow
-from .folder import Folder, open_for_reading, open_for_writing
+from .folder import Folder, WritingFolder, open_for_reading, open_for_writing
 from .folder_log import FolderLog
 from .reader import NativeReader
 from .stream.append import Append
@@ -118,11 +118,12 @@ class EmbeddedLog(Log):
         self._notifier: LoopNotifier | None = None
 
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
-        folder = self._folder
-        folder.check()
-        if type(batch) is not Batch and not isinstance(batch, Batch):
+        if self._folder.gone is not None:
+            self._folder.check()
+        if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
-        if not len(batch):
+        count = len(batch)
+        if not count:
             raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record", outcome="not_written")
         # The exact size is only worked out where the cheap upper bound does not already say that it fits.
         if batch.weight > GROUP_WEIGHT_MAX and (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
@@ -137,7 +138,7 @@ class EmbeddedLog(Log):
             notifier = self._notifier = LoopNotifier(loop)
         future: asyncio.Future[range] = loop.create_future()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        append = Append(batch, future, notifier, deadline, expected)
+        append = Append(batch, count, future, notifier, deadline, expected)
         try:
             while not log.submit(append):
                 await self._room(log)
@@ -150,7 +151,7 @@ class EmbeddedLog(Log):
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
         self._folder.check()
-        end_at_call = self._log.end_now() if self._log is not None else None
+        end_at_call = self._end_now()
         reader = NativeReader(
             self._folder.executor,
             self._source,
@@ -188,6 +189,16 @@ class EmbeddedLog(Log):
 
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
+
+    def _end_now(self) -> int | None:
+        """Where the log ends at this moment, without I/O; None where that takes a look at the disk."""
+        if not isinstance(self._folder, WritingFolder):
+            return None
+        try:
+            return self._folder.source(self.topic, self.partition).end_now()
+        except CordwoodError:
+            # The reader's first step says so.
+            return None
 
     def _source(self) -> Source:
         return self._folder.source(self.topic, self.partition)

@@ -107,7 +107,7 @@ class FolderLog:
                 self._stream = stream
             return stream
 
-    def view(self) -> View:
+    def view(self, beyond: int | None = None) -> View:
         stream = self.open()
         # In this order: the chain may then only have more than what is durable, never less.
         durable = stream.durable

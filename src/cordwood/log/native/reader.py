@@ -1,6 +1,7 @@
-"""Reading a log from an event loop: one step of the disk ahead of the caller."""
+"""Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,12 +14,17 @@ from .bridge import wake
 from .folder_log import FolderLog
 from .stream.cursor import LogCursor, Source
 
+_STEPS_AHEAD = 2
 _POLL_SECONDS_MIN = 0.002
 _POLL_SECONDS_MAX = 0.05
 
 
 class NativeReader(Reader):
-    """At most two steps of a few MiB are held: the one that is given out, and the one that is read meanwhile."""
+    """At most three steps of a few MiB are held: the one that is given out, and two that wait.
+
+    One job at a time reads ahead, step after step, without asking the loop: a hop between threads for every step would
+    cost a third of the speed. It ends when enough waits, or at the end of the log, and the loop starts it again.
+    """
 
     def __init__(
         self,
@@ -45,66 +51,82 @@ class NativeReader(Reader):
         self._source: Source | None = None
         self._cursor: LogCursor | None = None
         self._ready: deque[StoredBatch] = deque()
-        self._step: asyncio.Future[list[StoredBatch]] | None = None
-        self._grown: asyncio.Event | None = None
         self._closed = False
+        self._poll_seconds = _POLL_SECONDS_MIN
+        self._wanted: asyncio.Event | None = None
+
+        self._lock = threading.Lock()
+        self._steps: deque[list[StoredBatch] | Exception] = deque()
+        self._reading: asyncio.Future[None] | None = None
+        self._running = False
 
     async def __anext__(self) -> StoredBatch:
         while not self._ready:
             if self._closed:
                 raise StopAsyncIteration
-            if not await self._next_step():
+            self._check()
+            step = await self._next_step()
+            if step:
+                self._ready.extend(step)
+                self._poll_seconds = _POLL_SECONDS_MIN
+            elif not self._follow or self._at_stop():
                 await self.close()
+            else:
+                await self._growth()
         return self._ready.popleft()
 
     async def close(self) -> None:
         self._closed = True
         self._ready.clear()
-        if self._grown is not None:
-            self._grown.set()
-        step, self._step = self._step, None
-        if step is not None:
-            await asyncio.wait([step])
-            if not step.cancelled():
-                step.exception()
+        if self._wanted is not None:
+            self._wanted.set()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
         if self._cursor is not None:
             self._cursor.close()
 
-    async def _next_step(self) -> bool:
-        """Wait for batches; False at the end. The step after is begun before this one is given out."""
-        wait = _POLL_SECONDS_MIN
+    async def _next_step(self) -> list[StoredBatch]:
+        """The next batches; none at the end of what is durable, or once the reader is closed."""
+        loop = asyncio.get_running_loop()
         while not self._closed:
-            self._check()
-            step = self._step = self._step or self._begin_step()
-            try:
-                batches = await asyncio.shield(step)
-            except OSError as error:
+            arrived = asyncio.Event()
+            with self._lock:
+                step = self._steps.popleft() if self._steps else None
+                start_reading = not self._running and (step is None or (bool(step) and isinstance(step, list)))
+                self._running = self._running or start_reading
+                if step is None:
+                    self._wanted = arrived
+            if start_reading:
+                self._reading = loop.run_in_executor(self._executor, self._read_ahead, loop)
+            if step is None:
+                await arrived.wait()
+                self._wanted = None
+            elif isinstance(step, Exception):
                 await self.close()
-                if isinstance(error, CordwoodError):
-                    raise
-                raise Unavailable(f"reading failed: {error}") from error
-            except CordwoodError:
-                await self.close()
-                raise
-            if self._closed:
-                return False
-            self._step = None
-            if batches:
-                self._ready.extend(batches)
-                if not self._at_stop():
-                    self._step = self._begin_step()
-                return True
-            if not self._follow or self._at_stop():
-                return False
-            await self._growth(wait)
-            wait = min(2 * wait, _POLL_SECONDS_MAX)
-        return False
+                if isinstance(step, OSError) and not isinstance(step, CordwoodError):
+                    raise Unavailable(f"reading failed: {step}") from step
+                raise step
+            else:
+                return step
+        return []
 
-    def _begin_step(self) -> "asyncio.Future[list[StoredBatch]]":
-        return asyncio.get_running_loop().run_in_executor(self._executor, self._read)
+    def _read_ahead(self, loop: asyncio.AbstractEventLoop) -> None:
+        """On a thread: read until enough waits, or there is nothing more to read now."""
+        more = True
+        while more:
+            try:
+                step: list[StoredBatch] | Exception = [] if self._closed else self._read()
+            except Exception as error:
+                step = error
+            with self._lock:
+                self._steps.append(step)
+                more = bool(step) and not isinstance(step, Exception) and len(self._steps) < _STEPS_AHEAD
+                self._running = more
+                wanted, self._wanted = self._wanted, None
+            if wanted is not None:
+                wake(loop, wanted)
 
     def _read(self) -> list[StoredBatch]:
-        """On a thread: the next batches."""
         if self._cursor is None:
             source = self._resolve()
             view = source.view()
@@ -121,22 +143,23 @@ class NativeReader(Reader):
     def _at_stop(self) -> bool:
         return self._stop is not None and self._cursor is not None and self._cursor.offset >= self._stop
 
-    async def _growth(self, seconds: float) -> None:
-        """Until there may be more to read."""
+    async def _growth(self) -> None:
+        """Until there may be more to read, or the reader is closed."""
+        if self._closed:
+            return
         source, cursor = self._source, self._cursor
         assert source is not None
         assert cursor is not None
-        self._grown = asyncio.Event()
+        self._wanted = grown = asyncio.Event()
         if isinstance(source, FolderLog):
             loop = asyncio.get_running_loop()
-            grown = self._grown
             source.when_grown(cursor.offset, lambda: wake(loop, grown))
             await grown.wait()
         else:
             # Another process writes: look again soon, less often while nothing comes.
             try:
-                async with asyncio.timeout(seconds):
-                    await self._grown.wait()
+                async with asyncio.timeout(self._poll_seconds):
+                    await grown.wait()
             except TimeoutError:
-                pass
-        self._grown = None
+                self._poll_seconds = min(2 * self._poll_seconds, _POLL_SECONDS_MAX)
+        self._wanted = None

@@ -129,11 +129,16 @@ class ViewedLog:
         self._owner = owner
         self._slot = slot
         self._chain = Chain()
+        self._last: View | None = None
 
-    def view(self) -> View:
+    def view(self, beyond: int | None = None) -> View:
+        if beyond is not None and self._last is not None and beyond < self._last.durable.next_offset:
+            start = self._folder.published.start(self._slot, self._owner) or 0
+            return self._last._replace(start=max(start, self._last.start))
         for _ in range(_TRIES):
             try:
-                return self._view()
+                self._last = self._view()
+                return self._last
             except NotFound:
                 # A plog went while it was looked at: the writer trims.
                 continue

@@ -16,9 +16,12 @@ from cordwood.records import (
 from ..plog import PlogId, PlogStore
 from ..world.disk import File
 
-READ_BYTES = 2 * FRAME_BYTES_MAX
-"""Twice the largest frame: a step always holds at least one whole frame."""
+STEP_BYTES = 4 * 1024 * 1024
+"""What one step of a reader brings, about: enough for the hop between threads not to matter."""
 
+# One read of the disk. Neighbouring frames are mostly of one length, so a read is made to end behind a whole one, with
+# the header of the next, which tells how long that is; a frame that is cut at the end is read again.
+_READ_BYTES = 1024 * 1024
 _FIND_BYTES = 256 * 1024
 
 
@@ -29,26 +32,36 @@ class PlogCursor:
         self.id = id
         self.position = position
         self._file = file
+        self._next_length = _READ_BYTES
 
-    def read(self, end: int, size: int = READ_BYTES) -> list[StoredBatch]:
+    def read(self, end: int) -> list[StoredBatch]:
         """The next frames up to byte `end`, which is a frame boundary; CRCs checked."""
+        batches: list[StoredBatch] = []
+        step_end = self.position + STEP_BYTES
+        while self.position < end and (self.position < step_end or not batches):
+            batches += self._read_some(end)
+        return batches
+
+    def _read_some(self, end: int) -> list[StoredBatch]:
         start = self.position
-        data = self._file.read(min(max(size, READ_BYTES), end - start), start)
-        if len(data) < min(READ_BYTES, end - start):
-            raise self._damaged(start + len(data), "the file ends there")
+        size = max(1, _READ_BYTES // self._next_length) * self._next_length + FRAME_HEADER_BYTES
+        data = self._file.read(min(size, end - start), start)
         batches = []
         at = 0
         while at < len(data):
             try:
                 header = self._header(data, at)
+                self._next_length = header.length
                 batches.append(decode_frame(data, at, header))
             except FrameCut:
                 break
             except Corrupt as error:
                 raise self._damaged(start + at, str(error)) from error
             at += header.length
-        if not batches:
+        if not batches and len(data) >= min(max(size, self._next_length), end - start):
             raise self._damaged(start, "no whole frame stands there")
+        if not batches and len(data) < min(size, end - start):
+            raise self._damaged(start + len(data), "the file ends there")
         self.position = start + at
         return batches
 

@@ -32,7 +32,8 @@ class Source(Protocol):
     name: str
     plogs: PlogStore
 
-    def view(self) -> View: ...
+    def view(self, beyond: int | None = None) -> View:
+        """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
 
 
 class LogCursor:
@@ -49,7 +50,7 @@ class LogCursor:
 
         `Trimmed` if the next offset is no longer kept.
         """
-        view = self._source.view()
+        view = self._source.view(self.offset)
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
         if self.offset >= limit:

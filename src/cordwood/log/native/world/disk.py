@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from .buffers import BufferPool
+
 Buffer = bytes | bytearray | memoryview
 
 # One system call takes no more buffers than this; Linux has had 1024 for ever, other kernels may differ.
@@ -22,6 +24,7 @@ _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 _CLOSED = (1 << 31) - 1
 
 _ZEROS = bytes(1 << 20)
+_POOL = BufferPool()
 
 
 class File(Protocol):
@@ -41,7 +44,7 @@ class File(Protocol):
         ...
 
     def read(self, size: int, position: int) -> memoryview:
-        """Read into a fresh buffer that belongs to the caller; fewer bytes only at the end of the file."""
+        """Read into a buffer that is the caller's while a view of it lives; fewer bytes only at the end of the file."""
         ...
 
     def sync(self) -> None:
@@ -163,7 +166,7 @@ class RealFile:
     def read(self, size: int, position: int) -> memoryview:
         if position < 0:
             raise OSError(errno.EINVAL, "a position below zero", self.name)
-        view = memoryview(bytearray(size))
+        view = _POOL.take(size)
         done = os.preadv(self._fd, (view,), position)
         if done == size:
             return view

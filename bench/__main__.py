@@ -1,0 +1,63 @@
+"""`python -m bench [names…]`: run the benchmarks, print the table, write it to bench/results/."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from bench import read, write
+from bench.measure import Row
+
+_BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
+    "bulk": write.bulk,
+    "small": write.small,
+    "sqlite": write.against_sqlite,
+    "arrow": read.to_arrow,
+    "opening": read.opening,
+    "memory": read.memory,
+}
+_RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"which to run, of: {', '.join(_BENCHES)} (default: all)"
+    )
+    names = parser.parse_args().names or list(_BENCHES)
+    if unknown := set(names) - set(_BENCHES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    rows: list[Row] = []
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        # Not in /tmp, which may be memory: a sync must reach a disk.
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+            result = _BENCHES[name](Path(folder))
+        rows += result if isinstance(result, list) else [result]
+    table = _table(rows)
+    print(table)
+    if len(names) == len(_BENCHES):
+        _RESULTS.mkdir(exist_ok=True)
+        machine = (
+            f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        )
+        (_RESULTS / "embedded.md").write_text(f"# The embedded log\n\nMade by `make bench` on {machine}.\n\n{table}")
+        (_RESULTS / "embedded.json").write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    return 0
+
+
+def _table(rows: list[Row]) -> str:
+    lines = ["| what | ours | peer | ratio | asked | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        asked = f"{'≤' if row.at_most else '≥'} {row.asked:g}"
+        mark = "" if row.reached else "short"
+        lines.append(f"| {row.what} | {row.ours} | {row.peer} | {row.ratio:.2f} | {asked} | {mark} |")
+    return "\n".join(lines) + "\n"
+
+
+sys.exit(main())

@@ -1,0 +1,64 @@
+"""From parsed arguments to a connection, and a command's coroutine on it."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+from cordwood.client import Client, connect
+from cordwood.errors import InvalidInput, NotFound, Unavailable
+from cordwood.log import TopicInfo
+from cordwood.url import FileUrl, parse_url
+
+from .options import url_of
+
+Command: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+
+
+def reading(command: Command) -> Run:
+    """A command that works beside a writing process, and changes nothing."""
+    return partial(_run, command, True)
+
+
+def writing(command: Command) -> Run:
+    """A command that needs the folder for itself."""
+    return partial(_run, command, False)
+
+
+async def topic_info(cw: Client, name: str) -> TopicInfo:
+    """As `cw.topic`; its error names the command, where the library's names the call."""
+    try:
+        return await cw.topic(name)
+    except NotFound as error:
+        raise NotFound(f"topic {name!r} does not exist: make it with `cordwood topics create {name}`") from error
+
+
+def partitions_of(info: TopicInfo, wanted: int | None) -> range:
+    """The partition that was asked for, or all of the topic's."""
+    if wanted is None:
+        return range(info.partitions)
+    if wanted >= info.partitions:
+        raise NotFound(f"topic {info.name!r} has no partition {wanted}: its partitions are 0 to {info.partitions - 1}")
+    return range(wanted, wanted + 1)
+
+
+def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
+    """The one partition that is meant; `InvalidInput` where there is a choice."""
+    if wanted is None and info.partitions > 1:
+        raise InvalidInput(f"topic {info.name!r} has {info.partitions} partitions, and {why}: say --partition N")
+    return partitions_of(info, wanted)[0]
+
+
+def _run(command: Command, read_only: bool, args: argparse.Namespace) -> int:
+    asyncio.run(_connected(command, read_only, args))
+    return 0
+
+
+async def _connected(command: Command, read_only: bool, args: argparse.Namespace) -> None:
+    url = parse_url(url_of(args))
+    if read_only and isinstance(url, FileUrl) and not url.path.exists():
+        raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it")
+    async with connect(url_of(args), read_only=read_only) as cw:
+        await command(cw, args)

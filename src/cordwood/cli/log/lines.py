@@ -1,0 +1,98 @@
+"""Lines of a pipe, a terminal or a file, a batch at a time and in bounded memory."""
+
+import asyncio
+import os
+import select
+
+from cordwood.errors import TooLarge
+
+BATCH_BYTES = 1024 * 1024
+"""A batch is full at this many bytes: half of what one append takes, and far more than a sync costs."""
+
+_READ_BYTES = 256 * 1024
+
+
+class LineBatches:
+    """Takes what is there, up to a batch, and waits only while there is nothing at all.
+
+    So a program that writes a line now and then sees each of them appended at once, and a large file goes in large
+    batches. `record_bytes` is what a record costs besides its line.
+    """
+
+    def __init__(self, descriptor: int, record_bytes: int, line_bytes_max: int) -> None:
+        self._descriptor = descriptor
+        self._record_bytes = record_bytes
+        self._line_bytes_max = line_bytes_max
+        self._lines: list[bytes] = []
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._count = 0
+        self._at_end = False
+
+    async def next(self) -> list[bytes]:
+        """The next lines, without their line ends; none at the end."""
+        while not self._lines and not self._at_end:
+            await readable(self._descriptor)
+            self._read_what_is_there()
+        return self._take()
+
+    def _read_what_is_there(self) -> None:
+        self._read()
+        while self._weight() < BATCH_BYTES and not self._at_end and _has_more(self._descriptor):
+            self._read()
+
+    def _weight(self) -> int:
+        return sum(map(len, self._lines)) + self._record_bytes * len(self._lines) + self._rest_bytes
+
+    def _read(self) -> None:
+        data = os.read(self._descriptor, _READ_BYTES)
+        if not data:
+            self._at_end = True
+            data = b"" if not self._rest_bytes else b"\n"  # the last line may have no end
+        head, *tail = data.split(b"\n")
+        self._rest.append(head)
+        self._rest_bytes += len(head)
+        if tail:
+            self._check_length(self._rest_bytes)
+            self._lines.append(b"".join(self._rest))
+            *whole, last = tail
+            self._lines += whole
+            self._rest, self._rest_bytes = [last], len(last)
+        self._check_length(self._rest_bytes)
+
+    def _check_length(self, size: int) -> None:
+        if size > self._line_bytes_max:
+            number = self._count + len(self._lines) + 1
+            raise TooLarge(f"line {number} has more than {self._line_bytes_max} bytes: split it", outcome="not_written")
+
+    def _take(self) -> list[bytes]:
+        size = 0
+        for place, line in enumerate(self._lines):
+            size += len(line) + self._record_bytes
+            if size > BATCH_BYTES and place:
+                break
+        else:
+            place = len(self._lines)
+        taken, self._lines = self._lines[:place], self._lines[place:]
+        self._count += len(taken)
+        return taken
+
+
+async def readable(descriptor: int) -> None:
+    """Until a read would not block."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:
+        return  # a file, or /dev/null: reading never blocks
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _has_more(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,182 @@
+"""`cordwood log read`: records as a table or as JSON lines."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import stat
+import sys
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from cordwood.client import Client
+from cordwood.errors import InvalidInput
+from cordwood.log import Log, TopicInfo
+from cordwood.records import StoredBatch
+
+from ..connection import partitions_of, topic_info
+from ..options import wants_json
+from ..output import Table, json_line, json_of, text_of, time_of
+from ..progress import Progress
+
+_QUEUED_BATCHES = 8
+
+
+class _Printer(Protocol):
+    def print(self, partition: int, batch: StoredBatch) -> None: ...
+
+
+async def read(cw: Client, args: argparse.Namespace) -> None:
+    info = await topic_info(cw, args.topic)
+    partitions = partitions_of(info, args.partition)
+    if len(partitions) > 1 and (args.start is not None or args.stop is not None):
+        raise InvalidInput(
+            f"topic {info.name!r} has {info.partitions} partitions, and each has offsets of its own: say --partition N"
+        )
+    printer = _JsonPrinter(info.name) if wants_json(args) else _TablePrinter(info)
+    printing = asyncio.ensure_future(_print_all([cw.log(info.name, n) for n in partitions], args, printer))
+    if args.follow:
+        await _while_somebody_reads(printing)
+    else:
+        await printing
+
+
+async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Printer) -> None:
+    left = sys.maxsize if args.limit is None else args.limit
+    # Where the records themselves go to a terminal, they are the progress.
+    quiet = sys.stdout is None or sys.stdout.isatty()
+    with Progress("read") as progress:
+        async for partition, batch in _together(logs, args) if args.follow and len(logs) > 1 else _in_turn(logs, args):
+            wanted = batch if len(batch) <= left else batch[:left]
+            printer.print(partition, wanted)
+            left -= len(wanted)
+            if args.follow:
+                sys.stdout.flush()  # whoever follows wants to see it now
+            if not quiet:
+                progress.add(len(wanted), wanted.values.data_bytes)
+            if not left:
+                return
+
+
+async def _in_turn(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterator[tuple[int, StoredBatch]]:
+    for log in logs:
+        async with log.read(await _start(log, args), args.stop, args.follow) as reader:
+            async for batch in reader:
+                yield log.partition, batch
+
+
+async def _together(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterator[tuple[int, StoredBatch]]:
+    """Follow several logs: batches as they come."""
+    queue: asyncio.Queue[tuple[int, StoredBatch]] = asyncio.Queue(_QUEUED_BATCHES)
+
+    async def pass_on(log: Log) -> None:
+        async with log.read(await _start(log, args), follow=True) as reader:
+            async for batch in reader:
+                await queue.put((log.partition, batch))
+
+    tasks = [asyncio.ensure_future(pass_on(log)) for log in logs]
+    failing = asyncio.ensure_future(_first_failure(tasks))
+    try:
+        while True:
+            getting = asyncio.ensure_future(queue.get())
+            await asyncio.wait([getting, failing], return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done():
+                getting.cancel()
+                failing.result()
+                return
+            yield getting.result()
+    finally:
+        for task in (*tasks, failing):
+            task.cancel()
+        await asyncio.gather(*tasks, failing, return_exceptions=True)
+
+
+async def _first_failure(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    """Followers end by failing only."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+async def _start(log: Log, args: argparse.Namespace) -> int | None:
+    if args.from_time is None:
+        start: int | None = args.start
+        return start
+    return await log.offset_at(args.from_time)
+
+
+async def _while_somebody_reads(printing: "asyncio.Future[None]") -> None:
+    """Stop as soon as the other end of the pipe is closed: a follower may have nothing to write for hours."""
+    output = _output_pipe()
+    if output is None:
+        await printing
+        return
+    loop = asyncio.get_running_loop()
+    alone = asyncio.Event()
+    tasks: list[asyncio.Future[Any]] = [printing, asyncio.ensure_future(alone.wait())]
+    # The writing end of a pipe is never readable; what the loop reports for it is that its reader has gone.
+    loop.add_reader(output, alone.set)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not printing.done():
+            raise BrokenPipeError
+        printing.result()
+    finally:
+        loop.remove_reader(output)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _output_pipe() -> int | None:
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError):
+        return None  # closed, or replaced by something without a descriptor
+    return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+
+
+class _JsonPrinter:
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def print(self, partition: int, batch: StoredBatch) -> None:
+        lines = [
+            json_line(
+                {
+                    "topic": self._topic,
+                    "partition": partition,
+                    "offset": record.offset,
+                    "timestamp": record.timestamp,
+                    "key": json_of(record.key),
+                    "value": json_of(record.value),
+                    "headers": [[name, json_of(value)] for name, value in record.headers],
+                }
+            )
+            for record in batch
+        ]
+        print("\n".join(lines))
+
+
+class _TablePrinter:
+    def __init__(self, info: TopicInfo) -> None:
+        self._with_partition = info.partitions > 1
+        columns = [*(["PARTITION"] if self._with_partition else []), "OFFSET", "TIME (UTC)", "KEY", "VALUE"]
+        width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+        self._table = Table(columns, numbers=("PARTITION", "OFFSET"), width=width)
+
+    def print(self, partition: int, batch: StoredBatch) -> None:
+        first = [str(partition)] if self._with_partition else []
+        self._table.add(
+            [
+                (
+                    *first,
+                    str(record.offset),
+                    time_of(record.timestamp),
+                    text_of(record.key),
+                    text_of(record.value) + "".join(f"  {name}={text_of(value)}" for name, value in record.headers),
+                )
+                for record in batch
+            ]
+        )
+        self._table.flush()

@@ -1,0 +1,124 @@
+"""Options that several commands have, and how their values are written."""
+
+import argparse
+import os
+import re
+from datetime import UTC, datetime, timedelta
+
+DEFAULT_URL = "file:./cordwood-data"
+URL_VARIABLE = "CORDWOOD_URL"
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_BYTES = {
+    "": 1,
+    "B": 1,
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)},
+}
+_QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """`--url` and `--json`. Suppressed defaults: a subcommand's must not undo what stood before its name."""
+    parser.add_argument(
+        "--url",
+        default=argparse.SUPPRESS,
+        metavar="URL",
+        help=f"where the logs are (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
+    )
+    add_json(parser)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object a line, for machines"
+    )
+
+
+def add_partition(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--partition", type=offset, metavar="N", help=f"the partition (default: {default})")
+
+
+def url_of(args: argparse.Namespace) -> str:
+    given: str | None = getattr(args, "url", None)
+    # An empty variable means "not set", as in most programs.
+    return given if given is not None else os.environ.get(URL_VARIABLE) or DEFAULT_URL
+
+
+def wants_json(args: argparse.Namespace) -> bool:
+    return bool(getattr(args, "json", False))
+
+
+def duration(text: str) -> timedelta:
+    """A time span: a number and one of ms, s, m, h, d, w.
+
+    >>> duration("36h")
+    datetime.timedelta(days=1, seconds=43200)
+    """
+    number, unit = _quantity(text)
+    if unit not in _SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time span: write a number and ms, s, m, h, d or w, as in 7d")
+    try:
+        return timedelta(seconds=number * _SECONDS[unit])
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {timedelta.max.days} days") from None
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes, with or without a unit.
+
+    >>> byte_count("10GiB"), byte_count("1.5kB"), byte_count("7")
+    (10737418240, 1500, 7)
+    """
+    number, unit = _quantity(text)
+    if unit not in _BYTES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size: write a number and B, KiB, MiB, GiB or TiB, as in 10GiB"
+        )
+    return int(number * _BYTES[unit])
+
+
+def offset(text: str) -> int:
+    """A whole number from 0 on."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    if (number := offset(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return number
+
+
+def moment(text: str) -> datetime:
+    """A time in ISO 8601; without a zone it is UTC.
+
+    >>> moment("2024-05-01T12:00").isoformat()
+    '2024-05-01T12:00:00+00:00'
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write ISO 8601, as in 2024-05-01T12:00:00+02:00"
+        ) from None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+
+
+def header(text: str) -> tuple[str, bytes]:
+    """A header NAME=VALUE.
+
+    >>> header("trace=a=b")
+    ('trace', b'a=b')
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no header: write NAME=VALUE")
+    return name, os.fsencode(value)
+
+
+def _quantity(text: str) -> tuple[float, str]:
+    found = _QUANTITY.fullmatch(text)
+    return (float(found["number"]), found["unit"]) if found else (0, "?")

@@ -1,0 +1,138 @@
+"""What a command prints: tables for people, JSON lines for machines."""
+
+import base64
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+NULL = "∅"
+
+_GAP = "  "
+
+
+def print_json(entry: Mapping[str, object]) -> None:
+    """One object on one line."""
+    print(json_line(entry))
+
+
+def json_line(entry: Mapping[str, object]) -> str:
+    return json.dumps(entry, ensure_ascii=not _writes_utf8(), separators=(",", ":"))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+    """A heading and the rows, in columns; those named in `numbers` are flush right."""
+    table = Table(columns, numbers)
+    table.add(rows)
+    table.flush()
+
+
+class Table:
+    """A table that may go on and on: the first rows that are flushed decide how wide the columns are.
+
+    `width` is where lines are cut, so that one record stays one line of a terminal.
+    """
+
+    def __init__(self, columns: Sequence[str], numbers: Sequence[str] = (), width: int | None = None) -> None:
+        self._columns = columns
+        self._numbers = [column in numbers for column in columns]
+        self._width = width
+        self._widths: list[int] | None = None
+        self._rows: list[Sequence[str]] = []
+
+    def add(self, rows: Sequence[Sequence[str]]) -> None:
+        self._rows += rows
+
+    def flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if self._widths is None:
+            self._widths = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
+            rows = [self._columns, *rows]
+        lines = [self._line(row, self._widths) for row in rows]
+        if lines:
+            print("\n".join(lines))
+
+    def _line(self, row: Sequence[str], widths: list[int]) -> str:
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, self._numbers, strict=True)
+        ]
+        line = _GAP.join(cells).rstrip()
+        if self._width is not None and len(line) > self._width:
+            return line[: self._width - 1] + "…"
+        return line
+
+
+def text_of(data: bytes | None) -> str:
+    """Bytes for people: text, with what a terminal would act on escaped; else `base64:…`.
+
+    >>> text_of(b"caf\\xc3\\xa9"), text_of(b"\\x1b[2J"), text_of(b"\\xff"), text_of(None)
+    ('café', '\\\\x1b[2J', 'base64:/w==', '∅')
+    """
+    if data is None:
+        return NULL
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(data).decode()}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_of(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes for machines: a string where they are UTF-8, else {"base64": "…"}, which no text can be taken for.
+
+    >>> json_of(b"hi"), json_of(b"\\xff"), json_of(None)
+    ('hi', {'base64': '/w=='}, None)
+    """
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def time_of(timestamp_ms: int) -> str:
+    """A timestamp for people.
+
+    >>> time_of(1_700_000_000_123)
+    '2023-11-14 22:13:20.123'
+    """
+    try:
+        when = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"  # beyond the year 9999
+    return f"{when:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03}"
+
+
+def span_of(span: timedelta) -> str:
+    """A time span in the largest unit that divides it.
+
+    >>> span_of(timedelta(days=7)), span_of(timedelta(minutes=90)), span_of(timedelta(milliseconds=1500))
+    ('7d', '90m', '1500ms')
+    """
+    for unit, name in ((86400_000, "d"), (3600_000, "h"), (60_000, "m"), (1000, "s")):
+        whole, rest = divmod(span, timedelta(milliseconds=unit))
+        if not rest:
+            return f"{whole}{name}"
+    return f"{span // timedelta(milliseconds=1)}ms"
+
+
+def size_of(size: float) -> str:
+    """A number of bytes for people.
+
+    >>> size_of(640), size_of(10 << 30), size_of(1_700_000)
+    ('640 B', '10 GiB', '1.6 MiB')
+    """
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    unit = units[0]
+    return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+
+
+def _writes_utf8() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"

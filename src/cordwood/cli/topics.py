@@ -1,0 +1,145 @@
+"""`cordwood topics`: what topics there are; make one, delete one."""
+
+import argparse
+import asyncio
+import sys
+
+from cordwood.client import Client
+from cordwood.errors import InvalidInput
+from cordwood.log import TopicInfo
+
+from . import FAILED, Commands
+from .connection import reading, topic_info, writing
+from .options import add_common, byte_count, count, duration, wants_json
+from .output import print_json, print_table, size_of, span_of
+
+_AT_ONCE = 64
+
+
+def add_to(commands: Commands) -> None:
+    topics = commands.add_parser("topics", help="list topics, make one, delete one", description="List the topics.")
+    add_common(topics)
+    topics.add_argument("--prefix", default="", metavar="TEXT", help="only topics whose name begins like this")
+    topics.set_defaults(run=reading(_list))
+    verbs = topics.add_subparsers(metavar="VERB", title="verbs")
+    _add_create(verbs)
+    _add_delete(verbs)
+
+
+def _add_create(verbs: Commands) -> None:
+    parser = verbs.add_parser("create", help="make a topic", description="Make a topic.")
+    add_common(parser)
+    parser.add_argument("name", metavar="NAME", help="1 to 249 of A-Z a-z 0-9 . _ -")
+    parser.add_argument("--partitions", type=count, default=1, metavar="N", help="how many logs it has (default: 1)")
+    parser.add_argument(
+        "--retention",
+        type=duration,
+        metavar="SPAN",
+        help="how long records are kept at least, as in 7d (default: ever)",
+    )
+    parser.add_argument(
+        "--retention-bytes",
+        type=byte_count,
+        metavar="SIZE",
+        help="how much of each partition is kept at least, as in 10GiB (default: all)",
+    )
+    parser.add_argument(
+        "--exist-ok", action="store_true", help="a topic that exists already is fine, and stays as it is"
+    )
+    parser.set_defaults(run=writing(_create))
+
+
+def _add_delete(verbs: Commands) -> None:
+    parser = verbs.add_parser(
+        "delete", help="delete a topic and all its records", description="Delete a topic and all its records, for good."
+    )
+    add_common(parser)
+    parser.add_argument("name", metavar="NAME", help="the topic")
+    parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
+    parser.set_defaults(run=_delete)
+
+
+async def _list(cw: Client, args: argparse.Namespace) -> None:
+    infos = [await cw.topic(name) for name in await cw.topics(args.prefix)]
+    records = [await _records(cw, info) for info in infos]
+    if wants_json(args):
+        for info, kept in zip(infos, records, strict=True):
+            print_json({**_entry(info), "records": kept})
+    elif infos:
+        columns = ("TOPIC", "PARTITIONS", "RECORDS", "RETENTION", "DURABILITY")
+        rows = [
+            (info.name, str(info.partitions), f"{kept:,}", _retention(info), info.durability)
+            for info, kept in zip(infos, records, strict=True)
+        ]
+        print_table(columns, rows, numbers=("PARTITIONS", "RECORDS"))
+    else:
+        print(f"no topics at {cw.url}" + (f" begin with {args.prefix!r}" if args.prefix else ""))
+
+
+async def _records(cw: Client, info: TopicInfo) -> int:
+    """How many records the topic keeps, all partitions together."""
+    kept = 0
+    for first in range(0, info.partitions, _AT_ONCE):
+        logs = [cw.log(info.name, n) for n in range(first, min(first + _AT_ONCE, info.partitions))]
+        kept += sum(stop - start for start, stop in await asyncio.gather(*(log.bounds() for log in logs)))
+    return kept
+
+
+async def _create(cw: Client, args: argparse.Namespace) -> None:
+    info = await cw.create_topic(
+        args.name,
+        partitions=args.partitions,
+        retention=args.retention,
+        retention_bytes=args.retention_bytes,
+        exist_ok=args.exist_ok,
+    )
+    if wants_json(args):
+        print_json(_entry(info))
+    else:
+        rows = [(info.name, str(info.partitions), _retention(info), info.durability)]
+        print_table(("TOPIC", "PARTITIONS", "RETENTION", "DURABILITY"), rows, numbers=("PARTITIONS",))
+
+
+def _delete(args: argparse.Namespace) -> int:
+    # Asked before anything is opened: whoever thinks it over holds no lock.
+    if not args.yes and not _confirmed(args.name):
+        print("nothing was deleted", file=sys.stderr)
+        return FAILED
+    return writing(_delete_now)(args)
+
+
+async def _delete_now(cw: Client, args: argparse.Namespace) -> None:
+    await topic_info(cw, args.name)
+    await cw.delete_topic(args.name)
+    if wants_json(args):
+        print_json({"topic": args.name, "deleted": True})
+    else:
+        print(f"deleted {args.name}")
+
+
+def _confirmed(name: str) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput(f"deleting topic {name!r} deletes its records for good: say --yes")
+    print(f"delete topic {name!r} and all its records? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _entry(info: TopicInfo) -> dict[str, object]:
+    return {
+        "topic": info.name,
+        "partitions": info.partitions,
+        "replication": info.replication,
+        "retention_seconds": None if info.retention is None else info.retention.total_seconds(),
+        "retention_bytes": info.retention_bytes,
+        "durability": info.durability,
+        "batch_bytes_max": info.batch_bytes_max,
+    }
+
+
+def _retention(info: TopicInfo) -> str:
+    limits = []
+    if info.retention is not None:
+        limits.append(span_of(info.retention))
+    if info.retention_bytes is not None:
+        limits.append(size_of(info.retention_bytes))
+    return " or ".join(limits) or "until trimmed"

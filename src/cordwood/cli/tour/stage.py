@@ -1,0 +1,100 @@
+"""What a chapter of the tour works with: the folder, a connection, a voice, and other processes."""
+
+import asyncio
+import shutil
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from cordwood.client import Client
+from cordwood.url import FileUrl
+
+Facts: TypeAlias = Mapping[str, object]
+
+TOPIC = "events"
+
+_WIDTH_MAX = 100
+_INDENT = 3
+
+
+class Missing(Exception):
+    """A chapter's part is not on this machine; the message says what to do about it."""
+
+
+class Stage:
+    """One run of the tour. `cw` is its connection to `data`, open from the first chapter to the last."""
+
+    cw: Client
+
+    def __init__(self, folder: Path, *, narrating: bool) -> None:
+        self.folder = folder
+        self._narrating = narrating
+        self._width = min(_WIDTH_MAX, shutil.get_terminal_size().columns)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def url(self) -> str:
+        return url_of(self.data)
+
+    def say(self, text: str, *, indent: int = _INDENT) -> None:
+        """Tell a person, now: what is being done may take a moment."""
+        if self._narrating:
+            line = textwrap.fill(
+                text.lstrip("\n"), self._width - indent, break_long_words=False, break_on_hyphens=False
+            )
+            print("\n" * text.startswith("\n") + textwrap.indent(line, " " * indent), flush=True)
+
+    def show(self, code: str) -> None:
+        """A line of the program that the chapter runs, as it stands."""
+        if self._narrating:
+            print(textwrap.indent(code, " " * (_INDENT + 3)), flush=True)
+
+    @asynccontextmanager
+    async def process(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Another Python process, which ends with this block at the latest.
+
+        If the tour itself is killed, the process finds its output pipe closed, and ends by that.
+        """
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def url_of(folder: Path) -> str:
+    return str(FileUrl(folder))
+
+
+def disk_bytes(folder: Path) -> int:
+    """What the files of a folder take on the disk, preallocated space included."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # plogs go in the background
+            total += path.stat().st_blocks * 512
+    return total
+
+
+def filesystem_of(path: Path) -> str:
+    """The kind of file system that a path is on, in words: whether a sync reaches a disk depends on it."""
+    kinds = {}
+    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+        _, mount, kind, *_ = line.split(" ")
+        kinds[Path(mount.replace("\\040", " "))] = kind
+    kind = next((kinds[place] for place in (path, *path.parents) if place in kinds), "unknown file system")
+    if kind in {"tmpfs", "ramfs"}:
+        return f"{kind}: memory, so what is said of syncs says little; --folder puts it on a disk"
+    return kind
