@@ -53,7 +53,6 @@ class _Caller:
     def __init__(self, write: Write, ledger: LogLedger) -> None:
         self.write = write
         self.ledger = ledger
-        self.error: CordwoodError | None = None
         self.done = False
 
     def cancelled(self) -> bool:
@@ -73,6 +72,7 @@ class SimulatedFolder:
         self.topics: dict[str, Topic] = {}
         self.errors: list[CordwoodError] = []
         """What appends have failed with, in order."""
+        self._callers: list[_Caller] = []
         self._engine: FolderEngine | None = None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -161,9 +161,10 @@ class SimulatedFolder:
         ledger = self.ledger(topic, partition)
         write = ledger.write(values)
         caller = _Caller(write, ledger)
-        append = Append(Batch.of(list(values)), caller, self._notified, _NEVER, expected)
+        append = Append(Batch.of(list(values)), len(values), caller, self._notified, _NEVER, expected)
         if not self.log(topic, partition).submit(append):
             raise Broken(f"{ledger.name}: the queue is full")
+        self._callers.append(caller)
         return write
 
     def put(self, topic: str, count: int = 1, size: int = 100, *, partition: int = 0) -> Write:
@@ -203,6 +204,10 @@ class SimulatedFolder:
             self.errors.append(append.error)
             if append.error.outcome == "not_written":
                 caller.ledger.refused(caller.write)
+
+    def unanswered(self) -> list[Write]:
+        """Appends whose callers still wait."""
+        return [caller.write for caller in self._callers if not caller.done]
 
     # -- truth ---------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ class FolderEngine:
         self._published = PublishedWriter(disk)
         self._before = _readable_catalog(PublishedReader(disk))
         self._published_before = PublishedReader(disk)
+        self._catalog_lock = threading.Lock()
+        self._catalog_due = False
         self._epoch = coordinator.take_over()
         self._topics = _with_slots(coordinator.topics(), self._before)
         self._trimmed = {Owner(row.topic_id, row.partition): (row.start, row.next_offset) for row in coordinator.logs()}
@@ -87,10 +89,10 @@ class FolderEngine:
             epoch=self._epoch,
             new_id=new_id,
             plog_bytes_min=settings.metadata_plog_bytes_min,
-            on_durable=partial(self._published.put_end, METADATA_SLOT, METADATA_OWNER),
+            on_durable=self._metadata_grown,
             on_switch=self._metadata_switched,
         )
-        self._publish_catalog()
+        self._published.put_catalog(self._catalog())
         workers.spawn(partial(self._sweep, found))
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -163,6 +165,10 @@ class FolderEngine:
         """Tell callers whose time has run out, and try again what waits for room."""
         now = self._clock.monotonic()
         self._metadata.retry()
+        if self._catalog_due:
+            self._publish_catalog()
+        for log in list(self._logs.values()):
+            log.publish_again()
         for stream in self._streams():
             stream.expire(now)
 
@@ -256,18 +262,29 @@ class FolderEngine:
     def _catalog(self) -> Catalog:
         return Catalog(CLUSTER, GROUP, self._metadata_plog, list(self._topics.values()))
 
-    def _publish_catalog(self) -> None:
-        self._published.put_catalog(self._catalog())
+    def _publish_catalog(self) -> bool:
+        """Tell readers; False if that failed. The coordinator has it already, so nobody's call fails for it."""
+        with self._catalog_lock:
+            try:
+                self._published.put_catalog(self._catalog())
+            except OSError:
+                self._catalog_due = True
+                return False
+            self._catalog_due = False
+            return True
+
+    def _metadata_grown(self, durable: Durable) -> None:
+        try:
+            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
+        except OSError:
+            # Readers find less of the metadata until its next record; those without a writer search its tail.
+            return
 
     def _metadata_switched(self, durable: Durable) -> bool:
         """Tell readers of the new metadata plog; False if that failed, and the old one must stay for them."""
         self._metadata_plog = str(durable.plog)
-        try:
-            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
-            self._publish_catalog()
-        except OSError:
-            return False
-        return True
+        self._metadata_grown(durable)
+        return self._publish_catalog()
 
     def _forget(self, service: str, done: Done) -> None:
         """Take a service out of the metadata, then delete its plogs."""
