@@ -58,7 +58,8 @@ class PlogStore:
         plog.reopened(self.open_file(plog.id, write=True))
 
     def delete(self, id: PlogId) -> None:
-        self._disk.remove(self._path(id))
+        """Remove the file of a plog that no chain has. One that cannot be removed now is swept at the next open."""
+        self.delete_file(id.random)
 
     def files(self) -> set[int]:
         """The random parts of the ids of all plogs on this disk."""
@@ -66,7 +67,11 @@ class PlogStore:
         return {int(name.removesuffix(_SUFFIX), 16) for name in names}
 
     def delete_file(self, random: int) -> None:
-        self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
+        try:
+            self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
+        except OSError:
+            # It only takes space: an error would be taken for one of whatever made the plog superfluous.
+            return
 
     def _path(self, id: PlogId) -> str:
         return f"{_FOLDER}/{id.file_name}"

@@ -312,11 +312,14 @@ class Stream:
         assert link.end is not None
         try:
             plog = self._plogs.resume(link.id, link.end)
-        except NotFound:
-            # Dropped meanwhile.
+        except (NotFound, OSError):
+            # Dropped meanwhile, or no file can be opened now.
             return
         try:
             plog.seal(link.end, next_offset=link.next_offset, max_timestamp=link.max_timestamp)
+        except OSError:
+            # Only space is lost: below the recorded end nothing was touched.
+            return
         finally:
             plog.close()
 
