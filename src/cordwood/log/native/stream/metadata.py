@@ -43,6 +43,9 @@ class MetadataManager:
         on_durable: Callable[[Durable], None],
         on_switch: Callable[[Durable], bool],
     ) -> None:
+        # Set when a record was neither durable nor kept for a retry, which is a defect. Later records of that log would
+        # build on it, and an ack may depend on it: so nothing is recorded any more, and every switch is refused.
+        self._broken: str | None = None
         latest = coordinator.metadata_plog()
         self.chains, next_offset = ({}, 0) if latest is None else read_all(plogs, PlogId.parse(latest))
         self._succession = MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch)
@@ -68,6 +71,8 @@ class MetadataManager:
         )
 
     def stuck(self) -> str | None:
+        if self._broken is not None:
+            return self._broken
         return self._stream.room_wanted_for if self._stream.turn.stalled() else None
 
     def retry(self) -> None:
@@ -81,6 +86,10 @@ class MetadataManager:
         for append in appends:
             recording = append.waiter
             assert isinstance(recording, _Recording)
+            if append.error is not None:
+                self._broken = self._broken or f"the metadata could not be recorded: {append.error}"
+            if self._broken is not None:
+                continue
             _apply_all(self.chains, recording.service, recording.records)
             recording.done()
 
