@@ -116,10 +116,15 @@ class FolderEngine:
             self._check_open()
             if name in self._topics:
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
-            row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
-            slot = self._catalog().free_slot()
-            self._topics = {**self._topics, name: PublishedTopic(row, slot)}
-            self._publish_catalog()
+            try:
+                row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
+            except Conflict:
+                # Made by an earlier call that failed after its commit.
+                for known in self._coordinator.topics():
+                    if known.name not in self._topics:
+                        self._add_topic(known)
+                raise
+            self._add_topic(row)
         return row
 
     def delete_topic(self, name: str, done: Done) -> None:
@@ -127,7 +132,11 @@ class FolderEngine:
         with self._lock:
             self._check_open()
             row = self.topic(name)
-            self._coordinator.delete_topic(row.id)
+            try:
+                self._coordinator.delete_topic(row.id)
+            except NotFound:
+                # Deleted by an earlier call that failed after its commit: the rest is still to be done.
+                pass
             self._topics = {other: topic for other, topic in self._topics.items() if other != name}
             self._publish_catalog()
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
@@ -206,6 +215,10 @@ class FolderEngine:
             log.close(self._closed, countdown.one_done)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _add_topic(self, row: TopicRow) -> None:
+        self._topics = {**self._topics, row.name: PublishedTopic(row, self._catalog().free_slot())}
+        self._publish_catalog()
 
     def _make_log(self, name: str, owner: Owner, slot: int) -> FolderLog:
         return FolderLog(

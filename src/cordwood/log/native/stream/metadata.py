@@ -8,7 +8,7 @@ stores only its id.
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import FRAME_BYTES_MAX, Batch, StoredBatch, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, encode_frame
 
 from ..coordinator import Coordinator
 from ..plog import Plog, PlogId, PlogStore, find_tail
@@ -24,6 +24,7 @@ from .stream import Stream
 from .succession import Done, NoRoom
 
 METADATA_PLOG_BYTES_MIN = 256 * 1024
+_LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
 
 
@@ -130,10 +131,11 @@ class MetadataSuccession:
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_switch
 
-    def plog_bytes(self, plogs_before: int) -> int:
-        # Several times the list, so that the list is a small part of what is written.
+    def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
-        return max(self._plog_bytes_min, 4 * whole)
+        whole += FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
+        # Several times the list, so that the list is a small part of what is written; and `needed` comes behind it.
+        return max(self._plog_bytes_min, 4 * whole, whole + needed)
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         for batch in self._whole_list():
@@ -176,7 +178,7 @@ class MetadataSuccession:
         size = 0
         for key, value in rows:
             size += len(key) + len(value) + 16
-            if values and size > FRAME_BYTES_MAX // 2:
+            if values and size > _LIST_FRAME_BYTES_MAX:
                 batches.append(Batch.of(values, keys=keys))
                 keys, values, size = [], [], len(key) + len(value) + 16
             keys.append(key)

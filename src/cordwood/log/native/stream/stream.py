@@ -214,7 +214,7 @@ class Stream:
         with self._gate_lock:
             self._release(self._gate.synced(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(self._succession.plog_bytes(self._made))
+            self._maker.make_ahead(self._succession.plog_bytes(self._made, 0))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
@@ -227,7 +227,7 @@ class Stream:
 
     def _switch(self, size: int) -> Plog:
         """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
-        following = self._maker.make(max(size, self._succession.plog_bytes(self._made)))
+        following = self._maker.make(self._succession.plog_bytes(self._made, size))
         try:
             if self._unsynced:
                 self._sync()
