@@ -97,6 +97,19 @@ class SimulatedDisk:
             folder.add(f"make_folder {name}", last, StoredFolder())
             self._faults.check_power()
 
+    def remove_folder(self, name: str) -> None:
+        with self._lock:
+            self._faults.check_power()
+            try:
+                if self._folder(name).current:
+                    return
+            except FileNotFoundError:
+                return
+            folder, last = self._parent(name)
+            self._faults.begin("remove", name)
+            folder.change(f"remove {name}", gone=last)
+            self._faults.check_power()
+
     def sync_folder(self, name: str) -> None:
         with self._lock:
             self._faults.check_power()

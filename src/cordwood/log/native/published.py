@@ -19,7 +19,7 @@ from cordwood.errors import Corrupt, NotFound
 from .coordinator import TopicRow
 from .plog import PlogId
 from .stream.gate import Durable
-from .world.disk import Disk, File
+from .world.disk import Disk, File, make_durable_folder
 
 METADATA_SLOT = 0
 
@@ -131,14 +131,19 @@ class PublishedWriter:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        disk.make_folder(_FOLDER)
-        disk.sync_folder("")
+        make_durable_folder(disk, _FOLDER)
         try:
             self._ends = disk.open(_ENDS, write=True)
         except FileNotFoundError:
             self._ends = disk.create(_ENDS)
-            self._ends.sync()
-            disk.sync_folder(_FOLDER)
+            try:
+                self._ends.sync()
+                disk.sync_folder(_FOLDER)
+            except OSError:
+                self._ends.close()
+                # Or the next open would take a name for durable that is not.
+                disk.remove(_ENDS)
+                raise
 
     def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
         plog = 0 if durable.plog is None else durable.plog.random

@@ -2,7 +2,7 @@
 
 from cordwood.errors import Conflict, NotFound
 
-from ..world.disk import Disk, File
+from ..world.disk import Disk, File, make_durable_folder
 from .id import PlogId
 from .plog import Plog
 from .seal import SEAL_BYTES
@@ -19,8 +19,7 @@ class PlogStore:
 
     def prepare(self) -> None:
         """Make the folder, durably: once, by the writing process."""
-        self._disk.make_folder(_FOLDER)
-        self._disk.sync_folder("")
+        make_durable_folder(self._disk, _FOLDER)
 
     def create(self, id: PlogId, size: int) -> Plog:
         """A new plog with its space reserved. A full disk raises OSError, and leaves nothing behind."""
