@@ -55,6 +55,17 @@ def find_tail(
     return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end])
 
 
+def make_durable(file: File, tail: Tail) -> None:
+    """Sync the whole frames that a crash left, before they are taken for part of the log (R8).
+
+    They may be in the page cache alone. If the crashed process had a sync of them fail, the kernel holds them for
+    written, and would sync nothing: so they are written once more, as they are.
+    """
+    if tail.end > tail.synced_end:
+        file.write([file.read(tail.end - tail.synced_end, tail.synced_end)], tail.synced_end)
+    file.sync()
+
+
 def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: int | None) -> FrameHeader | None:
     """The whole, undamaged frame of this plog that stands here, or None."""
     try:

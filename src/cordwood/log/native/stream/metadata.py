@@ -11,7 +11,7 @@ from cordwood.errors import CordwoodError
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, encode_frame
 
 from ..coordinator import Coordinator
-from ..plog import Plog, PlogId, PlogStore, find_tail
+from ..plog import Plog, PlogId, PlogStore, find_tail, make_durable
 from ..world.clock import Clock
 from ..world.workers import Workers
 from .append import Append
@@ -193,8 +193,8 @@ def read_all(plogs: PlogStore, latest: PlogId) -> tuple[dict[str, Chain], int]:
     file = plogs.open_file(latest, write=True)
     try:
         tail = find_tail(file, latest)
-        # As for any log: what is taken for recorded must not be only in the page cache.
-        file.sync()
+        # R8, as for any log: what is taken for recorded must not be only in the page cache.
+        make_durable(file, tail)
     finally:
         file.close()
     chains: dict[str, Chain] = {}

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..plog import PlogStore, find_tail
+from ..plog import PlogStore, find_tail, make_durable
 from .chain import Chain, Link
 from .gate import Durable
 
@@ -30,7 +30,7 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recove
         )
         # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
         # must be durable before the seal is recorded or the end is published.
-        file.sync()
+        make_durable(file, tail)
     finally:
         file.close()
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
