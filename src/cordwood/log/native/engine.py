@@ -88,11 +88,13 @@ class FolderEngine:
             coordinator,
             epoch=self._epoch,
             new_id=new_id,
+            published=self._published_end(METADATA_SLOT, METADATA_OWNER),
             plog_bytes_min=settings.metadata_plog_bytes_min,
             on_durable=self._metadata_grown,
             on_switch=self._metadata_switched,
         )
-        self._published.put_catalog(self._catalog())
+        self._starts_due = self._starts_not_published()
+        self._publish_found()
         workers.spawn(partial(self._sweep, found))
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class FolderEngine:
         self._metadata.retry()
         if self._catalog_due:
             self._publish_catalog()
+        self._publish_starts()
         for log in list(self._logs.values()):
             log.publish_again()
         for stream in self._streams():
@@ -236,8 +239,11 @@ class FolderEngine:
 
     def _recover(self, owner: Owner, slot: int) -> Recovered:
         chain = self._metadata.chains.get(_service(owner), Chain())
-        known = None if self._before is None else self._published_before.end(slot, owner, self._before)
-        return recover(self.plogs, chain, known)
+        return recover(self.plogs, chain, self._published_end(slot, owner))
+
+    def _published_end(self, slot: int, owner: Owner) -> Durable | None:
+        """The end that the writer before this one has published, if that is known."""
+        return None if self._before is None else self._published_before.end(slot, owner, self._before)
 
     def _open_stream(
         self, name: str, owner: Owner, recovered: Recovered, on_durable: Callable[[Durable], None]
@@ -285,6 +291,32 @@ class FolderEngine:
                 return False
             self._catalog_due = False
             return True
+
+    def _publish_found(self) -> None:
+        """Tell readers what this open has found, where that differs from what they were told last."""
+        self._publish_starts()
+        if self._metadata.found.plog is not None:
+            self._metadata_grown(self._metadata.found)
+        if self._before != self._catalog():
+            self._published.put_catalog(self._catalog())
+
+    def _starts_not_published(self) -> dict[tuple[int, Owner], int]:
+        """Where logs begin that were trimmed just before a crash, or whose slot is another one now (R7)."""
+        slots = {published.topic.id: published.slot for published in self._topics.values()}
+        due = {}
+        for owner, (start, _) in self._trimmed.items():
+            slot = slots[owner.topic_id] + owner.partition
+            if self._published_before.start(slot, owner) != start:
+                due[slot, owner] = start
+        return due
+
+    def _publish_starts(self) -> None:
+        for (slot, owner), start in list(self._starts_due.items()):
+            try:
+                self._published.put_start(slot, owner, start)
+            except OSError:
+                return
+            del self._starts_due[slot, owner]
 
     def _metadata_grown(self, durable: Durable) -> None:
         try:

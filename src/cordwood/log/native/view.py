@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cordwood.errors import NotFound, Unavailable
 
 from .coordinator import TopicRow
-from .plog import PlogId, PlogStore, find_tail
+from .plog import PlogId, PlogStore, find_tail, sealed_end
 from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader
 from .stream.blocks import stored_batches
 from .stream.chain import Chain
@@ -113,7 +113,7 @@ class FolderView:
         next_offset = published.next_offset if published is not None and start else None
         file = self.plogs.open_file(latest)
         try:
-            tail = find_tail(file, latest, start=start, next_offset=next_offset)
+            tail = find_tail(file, latest, start=start, next_offset=next_offset, synced_end=sealed_end(file, latest))
         finally:
             file.close()
         return Durable(latest, tail.synced_end, tail.synced_offset), tail.end

@@ -11,7 +11,7 @@ from cordwood.errors import CordwoodError
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, encode_frame
 
 from ..coordinator import Coordinator
-from ..plog import Plog, PlogId, PlogStore, find_tail, make_durable
+from ..plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
 from ..world.clock import Clock
 from ..world.workers import Workers
 from .append import Append
@@ -40,6 +40,7 @@ class MetadataManager:
         *,
         epoch: int,
         new_id: NewId,
+        published: Durable | None,
         plog_bytes_min: int = METADATA_PLOG_BYTES_MIN,
         on_durable: Callable[[Durable], None],
         on_switch: Callable[[Durable], bool],
@@ -48,7 +49,10 @@ class MetadataManager:
         # build on it, and an ack may depend on it: so nothing is recorded any more, and every switch is refused.
         self._broken: str | None = None
         latest = coordinator.metadata_plog()
-        self.chains, next_offset = ({}, 0) if latest is None else read_all(plogs, PlogId.parse(latest))
+        self.chains: dict[str, Chain] = {}
+        self.found = Durable(None, 0, 0)
+        if latest is not None:
+            self.chains, self.found = read_all(plogs, PlogId.parse(latest), published)
         self._succession = MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch)
         self._stream = Stream(
             plogs,
@@ -59,7 +63,7 @@ class MetadataManager:
             epoch=epoch,
             new_id=new_id,
             chain=Chain(),
-            next_offset=next_offset,
+            next_offset=self.found.next_offset,
             seal_due=False,
             on_durable=on_durable,
         )
@@ -188,18 +192,22 @@ class MetadataSuccession:
         return batches
 
 
-def read_all(plogs: PlogStore, latest: PlogId) -> tuple[dict[str, Chain], int]:
-    """The chains of all services, from the latest metadata plog alone, and the offset that follows."""
+def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
+    """The chains of all services, from the latest metadata plog alone, and its end.
+
+    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard.
+    """
     file = plogs.open_file(latest, write=True)
     try:
-        tail = find_tail(file, latest)
+        known = published.end if published is not None and published.plog == latest else 0
+        tail = find_tail(file, latest, synced_end=max(known, sealed_end(file, latest)))
         # R8, as for any log: what is taken for recorded must not be only in the page cache.
         make_durable(file, tail)
     finally:
         file.close()
     chains: dict[str, Chain] = {}
     read_records(plogs, latest, 0, tail.end, chains)
-    return chains, tail.next_offset
+    return chains, Durable(latest, tail.end, tail.next_offset)
 
 
 def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
