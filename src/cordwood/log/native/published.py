@@ -2,14 +2,15 @@
 
 `published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
 and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
-begins, and is synced, since records below must stay gone; it is there twice, and only the older copy is written over,
-so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their slots, and is
+begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
+written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their slots, and is
 replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
 """
 
 import json
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -149,8 +150,12 @@ class PublishedWriter:
         first, second = _starts(self._ends, slot, owner)
         older = 0 if first is None or (second is not None and first < second) else 1
         body = _START.pack(_START_MAGIC, *owner, start)
-        self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES + _START_PLACES[older])
+        part = _CRC.pack(crc32c(body)) + body
+        self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[older])
         self._ends.sync()
+        # The other copy helps where this one is damaged later; to lose it does no harm.
+        with suppress(OSError):
+            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[1 - older])
 
     def put_catalog(self, catalog: Catalog) -> None:
         self._disk.remove(_CATALOG_NEW)
