@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cordwood._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from cordwood import sync as sync
     from cordwood.client import Client as Client
     from cordwood.client import connect as connect
     from cordwood.errors import Conflict as Conflict
@@ -52,6 +53,7 @@ _MODULES = {
     "StoredBatch": "cordwood.records",
     "TopicInfo": "cordwood.log",
     "connect": "cordwood.client",
+    "sync": "cordwood.sync",
 }
 
 __all__ = ["__version__", *_MODULES]

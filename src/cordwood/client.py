@@ -165,7 +165,15 @@ class Client:
         Records without a key go to one partition, chosen anew for each batch. What goes to one partition is atomic; if
         some partitions fail, the error has `written` and `unknown`, by partition.
         """
-        info = await self.topic(topic, timeout=timeout)
+        if not isinstance(batch, Batch):
+            raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
+        if not len(batch):
+            raise InvalidInput(f"{topic!r}: the batch is empty: a batch has at least 1 record", outcome="not_written")
+        try:
+            info = await self.topic(topic, timeout=timeout)
+        except CordwoodError as error:
+            error.outcome = "not_written"  # a look-up says nothing of that, and here it is part of a write
+            raise
         parts = split_by_key(batch, info.partitions, random.randrange(info.partitions))
         appends = [self.log(topic, partition).append(part, timeout=timeout) for partition, part in parts.items()]
         results = await asyncio.gather(*appends, return_exceptions=True)

@@ -28,6 +28,7 @@ PUBLIC_NAMES = [
     "Unavailable",
     "__version__",
     "connect",
+    "sync",
 ]
 
 

@@ -129,7 +129,7 @@ def encode_frame(
     buffers = _gathered(after, parts)
     crc = crc32c(before)
     for buffer in buffers:
-        crc = crc32c(buffer, crc)
+        crc = crc32c(buffer, crc, 0)
     buffers[0] = b"".join((before, crc.to_bytes(4, "little"), buffers[0]))
     return buffers, length
 

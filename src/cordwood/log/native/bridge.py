@@ -31,14 +31,13 @@ class LoopNotifier:
 
 def _complete(appends: list[Append]) -> None:
     for append in appends:
-        future = append.waiter
-        assert isinstance(future, asyncio.Future)
+        future: asyncio.Future[range | None] = append.waiter  # type: ignore[assignment]  # this module's appends have one
         if future.done():
             continue
-        if append.error is not None:
-            future.set_exception(append.error)
-        else:
+        if append.error is None:
             future.set_result(append.result)
+        else:
+            future.set_exception(append.error)
 
 
 async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:

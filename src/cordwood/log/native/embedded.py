@@ -118,11 +118,12 @@ class EmbeddedLog(Log):
         self._notifier: LoopNotifier | None = None
 
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
-        folder = self._folder
-        folder.check()
-        if type(batch) is not Batch and not isinstance(batch, Batch):
+        if self._folder.gone is not None:
+            self._folder.check()
+        if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
-        if not len(batch):
+        count = len(batch)
+        if not count:
             raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record", outcome="not_written")
         # The exact size is only worked out where the cheap upper bound does not already say that it fits.
         if batch.weight > GROUP_WEIGHT_MAX and (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
@@ -137,7 +138,7 @@ class EmbeddedLog(Log):
             notifier = self._notifier = LoopNotifier(loop)
         future: asyncio.Future[range] = loop.create_future()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        append = Append(batch, future, notifier, deadline, expected)
+        append = Append(batch, count, future, notifier, deadline, expected)
         try:
             while not log.submit(append):
                 await self._room(log)

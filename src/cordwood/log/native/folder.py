@@ -35,6 +35,8 @@ class Folder(Protocol):
 
     path: Path
     executor: ThreadPoolExecutor
+    gone: str | None
+    """Why the folder cannot be used any more, if so."""
 
     def check(self) -> None:
         """`Unavailable` in a forked child, and once the folder is closed."""
@@ -59,14 +61,14 @@ class _Open:
         self.path = path
         self.executor = ThreadPoolExecutor(_READERS, thread_name_prefix="cordwood-read")
         self.connections = 1
-        self._gone: str | None = None
+        self.gone: str | None = None
 
     def check(self) -> None:
-        if self._gone is not None:
-            raise Unavailable(f"{self.path}: {self._gone}")
+        if self.gone is not None:
+            raise Unavailable(f"{self.path}: {self.gone}")
 
     def forked(self) -> None:
-        self._gone = "this connection belongs to the parent process: connect anew in the child"
+        self.gone = "this connection belongs to the parent process: connect anew in the child"
 
 
 class WritingFolder(_Open):
@@ -111,7 +113,7 @@ class WritingFolder(_Open):
             self._shut_down(timeout)
 
     def _shut_down(self, timeout: float) -> None:
-        self._gone = "the connection is closed: connect again"
+        self.gone = "the connection is closed: connect again"
         for ticker in self._tickers:
             ticker.close()
         finished = threading.Event()
@@ -149,7 +151,7 @@ class ReadingFolder(_Open):
         return self._view.log(topic, partition)
 
     def close(self, timeout: float) -> None:
-        self._gone = "the connection is closed: connect again"
+        self.gone = "the connection is closed: connect again"
         with _registry_lock:
             _reading.discard(self)
         self.executor.shutdown(wait=True)

@@ -2,10 +2,18 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from operator import attrgetter
 from typing import Protocol
 
 from cordwood.errors import CordwoodError
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch
+
+LARGE_BYTES = 256 * 1024
+"""From this weight on an append gets a frame of its own: putting large batches together would copy them for nothing."""
+
+batch_of = attrgetter("batch")
+expected_of = attrgetter("expected")
+_notify_of = attrgetter("notify")
 
 
 class Waiter(Protocol):
@@ -15,19 +23,21 @@ class Waiter(Protocol):
 
 
 class Append:
-    """A batch, its caller, and, once it is decided, `result` (the offsets) or `error`."""
+    """A batch of `count` records, its caller, and, once it is decided, `result` (the offsets) or `error`."""
 
-    __slots__ = ("batch", "deadline", "error", "expected", "notify", "result", "waiter", "weight")
+    __slots__ = ("batch", "count", "deadline", "error", "expected", "notify", "result", "waiter", "weight")
 
     def __init__(
         self,
         batch: Batch,
+        count: int,
         waiter: Waiter,
         notify: "Callable[[list[Append]], None]",
         deadline: float,
         expected: int | None = None,
     ) -> None:
         self.batch = batch
+        self.count = count
         self.weight = batch.weight
         self.waiter = waiter
         self.notify = notify
@@ -36,14 +46,15 @@ class Append:
         self.result: range | None = None
         self.error: CordwoodError | None = None
 
+    def prepare(self) -> None:
+        """Make the column of values ahead of its turn, while the disk is busy with others."""
+        _ = self.batch.values
 
-def deliver(appends: Iterable[Append]) -> None:
+
+def deliver(appends: list[Append]) -> None:
     """Tell the callers: one call for each `notify`, that is one wake-up a group for an event loop."""
-    groups: dict[Callable[[list[Append]], None], list[Append]] = {}
-    for append in appends:
-        groups.setdefault(append.notify, []).append(append)
-    for notify, group in groups.items():
-        notify(group)
+    for notify in set(map(_notify_of, appends)):
+        notify([append for append in appends if append.notify == notify])
 
 
 def fail(appends: Iterable[Append], error: CordwoodError) -> None:
@@ -56,14 +67,15 @@ def fail(appends: Iterable[Append], error: CordwoodError) -> None:
 
 
 def frames(appends: Iterable[Append]) -> Iterator[tuple[list[Append], int]]:
-    """Appends that share a frame, and the most bytes that it can take: as few frames as the limit allows."""
+    """Appends that share a frame, and the most bytes that it can take: few frames, but large appends alone."""
     frame: list[Append] = []
     size = FRAME_SLACK_BYTES
     for append in appends:
-        if frame and size + append.weight > FRAME_BYTES_MAX:
+        weight = append.weight
+        if frame and (weight >= LARGE_BYTES or size + weight > FRAME_BYTES_MAX):
             yield frame, size
             frame, size = [], FRAME_SLACK_BYTES
         frame.append(append)
-        size += append.weight
+        size += weight
     if frame:
         yield frame, size

@@ -63,7 +63,9 @@ class MetadataManager:
     def record(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
         """Make a change of a service's chain durable; changes are durable in the order of the calls."""
         batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
-        self._stream.turn.submit(Append(batch, _Recording(service, records, done), self._recorded, _NEVER))
+        self._stream.turn.submit(
+            Append(batch, len(records), _Recording(service, records, done), self._recorded, _NEVER)
+        )
 
     def stuck(self) -> str | None:
         return self._stream.room_wanted_for if self._stream.turn.stalled() else None

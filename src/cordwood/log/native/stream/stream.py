@@ -11,13 +11,15 @@ from cordwood.records import decode_header, encode_frame
 from ..plog import Plog, PlogStore
 from ..world.clock import Clock
 from ..world.workers import Workers
-from .append import Append, deliver, fail, frames
+from .append import Append, batch_of, deliver, expected_of, fail, frames
 from .chain import Chain, Link
 from .gate import AckGate, Durable, Synced
 from .records import MetadataRecord
 from .spare import NewId, PlogMaker
 from .succession import Done, NoRoom, Succession, dropped, succeeded
 from .turn import Turn
+
+_NOTHING_EXPECTED = {None}
 
 
 class Stream:
@@ -169,7 +171,7 @@ class Stream:
             self._wake(active)
         first_offset = self._next_offset
         buffers, length = encode_frame(
-            [append.batch for append in frame],
+            list(map(batch_of, frame)),
             plog=active.id.random,
             position=active.end,
             first_offset=first_offset,
@@ -178,9 +180,9 @@ class Stream:
             now_ms=self._clock.time_ms(),
         )
         for append in frame:
-            stop = first_offset + len(append.batch)
-            append.result = range(first_offset, stop)
-            first_offset = stop
+            start = first_offset
+            first_offset += append.count
+            append.result = range(start, first_offset)
         active.append(buffers, length, active.end)
         self._next_offset = first_offset
         self._max_timestamp = max(self._max_timestamp, decode_header(buffers[0]).timestamp_max)
@@ -188,13 +190,13 @@ class Stream:
 
     def _as_expected(self, frame: list[Append]) -> list[Append]:
         """Refuse appends that name another offset than the one they would get."""
-        if all(append.expected is None for append in frame):
+        if set(map(expected_of, frame)) == _NOTHING_EXPECTED:
             return frame
         accepted, offset = [], self._next_offset
         for append in frame:
             if append.expected is None or append.expected == offset:
                 accepted.append(append)
-                offset += len(append.batch)
+                offset += append.count
             else:
                 reason = f"{self.name} is at offset {offset}, not at {append.expected}"
                 fail([append], Conflict(reason, actual=offset, outcome="not_written"))
@@ -219,7 +221,7 @@ class Stream:
         if groups:
             self.durable = groups[-1].durable
             self._on_durable(self.durable)
-            deliver([append for group in groups for append in group.appends])
+            deliver(groups[0].appends if len(groups) == 1 else [x for group in groups for x in group.appends])
 
     # -- from one plog to the next ------------------------------------------------------------------------------
 

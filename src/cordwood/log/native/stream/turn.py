@@ -14,8 +14,9 @@ from copy import copy
 from cordwood.errors import CordwoodError, Timeout, Unavailable
 
 from ..world.workers import Job, Workers
-from .append import Append, fail
+from .append import LARGE_BYTES, Append, fail
 
+GROUP_BYTES_MIN = 1024 * 1024
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -51,10 +52,12 @@ class Turn:
                 return False
             self._queue.append(append)
             self._queue_bytes += append.weight
-            if self._taken or self._stalled:
-                return True
-            self._taken = True
-        self._workers.spawn(self._run)
+            first = not self._taken and not self._stalled
+            self._taken = self._taken or first
+        if first:
+            self._workers.spawn(self._run)
+        elif append.weight >= LARGE_BYTES:
+            self._workers.spawn(append.prepare)
         return True
 
     def when_room(self, job: Job) -> None:
@@ -132,11 +135,12 @@ class Turn:
             _LOGGER.exception("%s: housekeeping failed", self._name)
 
     def _take_group(self) -> list[Append]:
-        """Group commit: all that waits, up to a limit, shares the next sync."""
+        """Group commit: what waits shares the next sync. Of many bytes only half: the rest is prepared meanwhile."""
         group: list[Append] = []
         size = 0
         queue = self._queue
-        while queue and size < GROUP_BYTES_MAX:
+        limit = min(GROUP_BYTES_MAX, max(GROUP_BYTES_MIN, self._queue_bytes // 2))
+        while queue and size < limit:
             append = queue.popleft()
             size += append.weight
             if not append.waiter.cancelled():

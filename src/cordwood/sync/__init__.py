@@ -1,0 +1,18 @@
+"""The blocking twin: the same objects as `cordwood.connect` gives, for programs without an event loop.
+
+`portal` is the one loop thread of a process, and the way there and back; `client`, `log` and `reader` are the
+facade, written by hand so that editors and type checkers know every signature. A test keeps it equal to the
+async one. May import `client` and below.
+
+```python
+with cordwood.sync.connect("file:./data") as cw:
+    cw.create_topic("events", exist_ok=True)
+    cw.log("events").append(Batch.of([b"hello"]))
+```
+"""
+
+from cordwood.sync.client import Client, connect
+from cordwood.sync.log import Log
+from cordwood.sync.reader import Reader
+
+__all__ = ["Client", "Log", "Reader", "connect"]

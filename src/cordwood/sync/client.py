@@ -1,0 +1,131 @@
+"""Connecting, and what a connection can do: blocking."""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from cordwood import client
+from cordwood.log import TopicInfo
+from cordwood.records import Batch
+from cordwood.sync.log import Log
+from cordwood.sync.portal import Portal, portal
+from cordwood.url import NO_CONFIG
+
+
+def connect(
+    url: str | os.PathLike[str],
+    *,
+    config: Mapping[str, str] = NO_CONFIG,
+    timeout: float = 30,
+    read_only: bool = False,
+) -> "Client":
+    """Connect to the logs at `url`, as `cordwood.connect` does, and wait for it.
+
+    ```python
+    with cordwood.sync.connect("file:./data") as cw:
+        cw.create_topic("events")
+        cw.log("events").append(Batch.of([b"hello"]))
+    ```
+    """
+    connecting = client.connect(url, config=config, timeout=timeout, read_only=read_only)
+    through = portal()
+    return Client(through.call(connecting.__aenter__), through)
+
+
+class Client:
+    """A connection: topics, and logs. It may be used from several threads.
+
+    ```python
+    with cordwood.sync.connect("file:./data") as cw:
+        print(cw.topics())
+    ```
+    """
+
+    def __init__(self, client: client.Client, through: Portal | None = None) -> None:
+        """The blocking twin of an async connection, for one that was not made by `connect`."""
+        self._client = client
+        self._portal = portal() if through is None else through
+        self.read_only = client.read_only
+
+    @property
+    def url(self) -> str:
+        """Where this connection leads, without secrets."""
+        return self._client.url
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication: int | None = None,
+        retention: timedelta | None = None,
+        retention_bytes: int | None = None,
+        exist_ok: bool = False,
+        timeout: float | None = None,
+    ) -> TopicInfo:
+        """Make a topic; `Conflict` if it exists, unless `exist_ok`: then it stays as it is.
+
+        Without `retention` and `retention_bytes` records are kept until they are trimmed.
+
+        ```python
+        cw.create_topic("events", partitions=4, retention=timedelta(days=7))
+        ```
+        """
+        return self._portal.call(
+            self._client.create_topic,
+            name,
+            partitions=partitions,
+            replication=replication,
+            retention=retention,
+            retention_bytes=retention_bytes,
+            exist_ok=exist_ok,
+            timeout=timeout,
+        )
+
+    def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
+        """The names of all topics that begin with `prefix`, sorted."""
+        return self._portal.call(self._client.topics, prefix, timeout=timeout)
+
+    def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
+        """What is known of a topic; `NotFound` if there is none."""
+        return self._portal.call(self._client.topic, name, timeout=timeout)
+
+    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic and all its records; `NotFound` if there is none."""
+        self._portal.call(self._client.delete_topic, name, timeout=timeout)
+
+    def log(self, topic: str, partition: int = 0) -> Log:
+        """One partition of a topic. No I/O: whether it exists shows at the first call on it.
+
+        ```python
+        offsets = cw.log("events").append(Batch.of([b"hello"]))
+        ```
+        """
+        self._portal.check()
+        return Log(self._client.log(topic, partition), self._portal)
+
+    def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
+        """Append each record to the partition that its key decides, as Kafka's Java client does.
+
+        The result is {partition: offsets}. Records without a key go to one partition, chosen anew for each
+        batch. What goes to one partition is atomic; if some partitions fail, the error has `written` and
+        `unknown`, by partition.
+        """
+        return self._portal.call(self._client.append, topic, batch, timeout=timeout)
+
+    def close(self) -> None:
+        """Finish what is under way, and let go; twice is fine."""
+        self._portal.call(self._client.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<cordwood.sync.Client of {self._client!r}>"

@@ -1,0 +1,81 @@
+"""A log: blocking."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cordwood import log
+from cordwood.records import Batch
+from cordwood.sync.portal import Portal
+from cordwood.sync.reader import Reader
+
+
+class Log:
+    """One ordered sequence of records, named topic/partition. Making one does no I/O.
+
+    ```python
+    log = cw.log("events")
+    log.append(Batch.of([b"a", b"b"]))
+    ```
+    """
+
+    topic: str
+    partition: int
+
+    def __init__(self, log: log.Log, through: Portal) -> None:
+        self.topic = log.topic
+        self.partition = log.partition
+        self._log = log
+        self._portal = through
+
+    @property
+    def name(self) -> str:
+        """`topic/partition`."""
+        return self._log.name
+
+    def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
+        """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
+
+        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is
+        `InvalidInput`, one over the limit `TooLarge`; neither writes anything.
+
+        ```python
+        offsets = log.append(Batch.of([b"a", b"b"]))      # range(0, 2)
+        ```
+        """
+        return self._portal.call(self._log.append, batch, expected=expected, timeout=timeout)
+
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+        """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
+
+        `follow` goes on, waiting for new records, up to `stop` if that is given. A start below the first kept
+        offset is `Trimmed` at the first step.
+
+        ```python
+        with log.read(start=10) as reader:
+            for batch in reader:
+                ...
+        ```
+        """
+        return Reader(self._portal.call(self._read, start, stop, follow), self._portal)
+
+    def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        """The first kept offset, and one past the last."""
+        return self._portal.call(self._log.bounds, timeout=timeout)
+
+    def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        """The first offset whose record has a timestamp at or after `when`; the end if there is none."""
+        return self._portal.call(self._log.offset_at, when, timeout=timeout)
+
+    def trim(self, before: int, *, timeout: float | None = None) -> None:
+        """Forget every record below `before`, for good.
+
+        Beyond the end is `InvalidInput`; below the start: no effect.
+        """
+        self._portal.call(self._log.trim, before, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"<cordwood.sync.Log {self.name}>"
+
+    async def _read(self, start: int | None, stop: int | None, follow: bool) -> log.Reader:
+        # On the loop, as an engine may bind a reader to the loop that asks for it.
+        return self._log.read(start, stop, follow)

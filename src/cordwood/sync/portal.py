@@ -1,0 +1,126 @@
+"""The one loop thread of a process, and calls to it from every other thread."""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, ParamSpec, TypeVar
+
+from cordwood.errors import CordwoodError, Unavailable
+
+_STOP_SECONDS = 5.0  # an exiting program waits no longer than this for calls that do not end when cancelled
+_ENDING = "the program is ending: cordwood.sync has stopped"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop on a daemon thread of its own. Every thread may call into it, except that one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stop_asked = asyncio.Event()
+        self._why_gone: str | None = None
+        self._thread = threading.Thread(target=self._run, name="cordwood-sync", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise `Unavailable` where this portal leads nowhere any more."""
+        if self._why_gone is not None:
+            raise Unavailable(self._why_gone, outcome="not_written")
+
+    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the coroutine on the loop, and wait for what it returns or raises.
+
+        An exception in the waiting thread, as KeyboardInterrupt is, cancels the coroutine.
+        """
+        self.check()
+        if threading.get_ident() == self._thread.ident:
+            raise CordwoodError(
+                "a blocking call on the thread of cordwood.sync's own event loop would wait for itself: "
+                "call from another thread, or use the async connection there",
+                outcome="not_written",
+            )
+        future = self._start(function(*args, **kwargs))
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise Unavailable("the program is ending: the call was broken off", outcome="unknown") from error
+        finally:
+            future.cancel()  # no effect on one that is done
+            del future  # it holds the error, whose traceback holds this frame: a cycle
+
+    def call_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the coroutine on the loop, some time; every thread may ask, also while the program ends."""
+        if self._why_gone is None:
+            try:
+                self._start(function())
+            except Unavailable:
+                pass
+
+    def stop(self) -> None:
+        """Cancel what is under way, and end the thread."""
+        self._why_gone = _ENDING
+        try:
+            self._loop.call_soon_threadsafe(self._stop_asked.set)
+        except RuntimeError:
+            return  # stopped already
+        self._thread.join(_STOP_SECONDS)
+
+    def abandon(self) -> None:
+        """In a forked child, which has the objects of this portal, but not its thread.
+
+        The loop is not closed: its epoll instance is the parent's too, and closing would take the parent's
+        wake-up out of it.
+        """
+        self._why_gone = "this object was made before the process was forked: connect anew in the child"
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:  # the loop was closed since we looked
+            coroutine.close()
+            raise Unavailable(_ENDING, outcome="not_written") from error
+
+    def _run(self) -> None:
+        # The runner cancels what is left, waits for it, and closes the loop.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        await self._stop_asked.wait()
+
+
+_lock = threading.Lock()
+_portal: Portal | None = None
+_abandoned: list[Portal] = []  # kept, as a loop that is collected closes itself: see Portal.abandon
+
+
+def portal() -> Portal:
+    """The portal of this process; its thread starts with the first use."""
+    global _portal
+    with _lock:
+        if _portal is None:
+            _portal = Portal()
+        return _portal
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _portal
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    if _portal is not None:
+        _portal.abandon()
+        _abandoned.append(_portal)
+        _portal = None
+
+
+def _at_exit() -> None:
+    if _portal is not None:
+        _portal.stop()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,0 +1,120 @@
+"""A reader: blocking. Batches cross threads in chunks, as one hop costs more than many a batch."""
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from cordwood import log
+from cordwood.records import StoredBatch
+from cordwood.sync.portal import Portal
+
+CHUNK_BATCHES_MAX = 64
+CHUNK_BYTES_MAX = 8 * 1024 * 1024
+"""A chunk is full with this many batches, or bytes: the batch that passes it is the last one."""
+
+
+class Reader:
+    """Batches of one log, in offset order: an iterator, and a context manager that lets its files go.
+
+    ```python
+    with log.read(start=10) as reader:
+        for batch in reader:
+            ...
+    ```
+    It may be iterated bare; then it closes at its end, with the connection, or when nobody has it any more.
+    Several threads may share one: each batch goes to one of them. `close` may come from another thread, and
+    ends an iteration that waits.
+    """
+
+    def __init__(self, reader: log.Reader, through: Portal) -> None:
+        self._portal = through
+        self._ahead = _ReadAhead(reader)
+        self._turn = threading.Lock()
+        dropped = weakref.finalize(self, through.call_later, self._ahead.close)
+        dropped.atexit = False  # the portal ends then, and everything in it
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StoredBatch:
+        self._portal.check()
+        ready = self._ahead.ready
+        with self._turn:
+            if not ready:
+                self._portal.call(self._ahead.fill)
+            try:
+                return ready.popleft()
+            except IndexError:
+                raise StopIteration from None
+
+    def close(self) -> None:
+        """Stop reading; twice is fine. A `next` that waits in another thread ends with StopIteration."""
+        self._portal.call(self._ahead.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _ReadAhead:
+    """The side of a reader that lives on the loop: takes what is at hand, up to a chunk, while the caller
+    works.
+
+    The caller takes from `ready` and asks for more when that is empty. Nothing is handed over as the result
+    of a call, so a call that is interrupted loses no batch.
+    """
+
+    def __init__(self, reader: log.Reader) -> None:
+        self.ready: deque[StoredBatch] = deque()
+        self._reader = reader
+        self._ended = False
+        self._error: Exception | None = None
+        self._news = asyncio.Event()
+        self._pulling: asyncio.Task[None] | None = None
+
+    async def fill(self) -> None:
+        """Return when there is a batch, which is at once for what is there already, or will never be one.
+
+        An error comes after the batches before it.
+        """
+        while not self.ready and not self._ended:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            if self._pulling is None:
+                self._pulling = asyncio.create_task(self._pull(), name="cordwood-sync-reader")
+            self._news.clear()
+            await self._news.wait()
+
+    async def close(self) -> None:
+        """Close the reader, which ends a pull that waits in it, and forget what was not taken."""
+        self._ended = True
+        self.ready.clear()
+        await self._reader.close()
+
+    async def _pull(self) -> None:
+        # One task for many batches: those that the reader has at hand come without a turn of the loop.
+        count = size = 0
+        try:
+            while count < CHUNK_BATCHES_MAX and size < CHUNK_BYTES_MAX:
+                batch = await anext(self._reader)
+                if self._ended:
+                    return
+                self.ready.append(batch)
+                self._news.set()
+                count += 1
+                size += batch.weight
+        except StopAsyncIteration:
+            self._ended = True
+        except Exception as error:
+            self._error = error
+        finally:
+            self._pulling = None
+            self._news.set()

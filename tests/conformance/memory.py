@@ -1,0 +1,212 @@
+"""Logs in memory: the shortest engine that keeps every promise, to try the suite on."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
+from cordwood.log import Engine, Log, Reader, TopicInfo
+from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
+from cordwood.records.headers import HeaderColumn
+
+STORED_RECORDS_MAX = 7  # an odd number, so that stored batches have borders everywhere
+
+
+@dataclass
+class Partition:
+    records: list[StoredRecord] = field(default_factory=list)
+    start: int = 0
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+
+@dataclass
+class Store:
+    """What outlives the connections."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    topics: dict[str, tuple[TopicInfo, list[Partition]]] = field(default_factory=dict)
+
+
+class MemoryEngine(Engine):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.closed = False
+        self.readers: set[MemoryReader] = set()
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        exist_ok: bool,
+        timeout: float,
+    ) -> TopicInfo:
+        with self.store.lock:
+            if name in self.store.topics:
+                if exist_ok:
+                    return self.store.topics[name][0]
+                raise Conflict(f"topic {name!r} exists")
+            info = TopicInfo(
+                name, partitions, replication or 1, retention, retention_bytes, "none: memory", FRAME_BYTES_MAX
+            )
+            self.store.topics[name] = info, [Partition() for _ in range(partitions)]
+            return info
+
+    async def topics(self, prefix: str, *, timeout: float) -> list[str]:
+        return sorted(name for name in self.store.topics if name.startswith(prefix))
+
+    async def topic(self, name: str, *, timeout: float) -> TopicInfo:
+        return self.found(name)[0]
+
+    async def delete_topic(self, name: str, *, timeout: float) -> None:
+        with self.store.lock:
+            partitions = self.found(name)[1]
+            del self.store.topics[name]
+        self.woken(partitions)
+
+    def log(self, topic: str, partition: int, *, timeout: float) -> "MemoryLog":
+        return MemoryLog(self, topic, partition)
+
+    async def close(self, *, timeout: float) -> None:
+        self.closed = True
+        for reader in list(self.readers):
+            await reader.close()
+
+    def found(self, name: str) -> tuple[TopicInfo, list[Partition]]:
+        if self.closed:
+            raise Unavailable("the connection is closed", outcome="not_written")
+        try:
+            return self.store.topics[name]
+        except KeyError:
+            raise NotFound(f"topic {name!r} does not exist", outcome="not_written") from None
+
+    def woken(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            waiting, partition.waiting = partition.waiting, []
+            for wake in waiting:
+                wake()
+
+
+class MemoryLog(Log):
+    def __init__(self, engine: MemoryEngine, topic: str, partition: int) -> None:
+        self.engine = engine
+        self.topic = topic
+        self.partition = partition
+
+    def found(self) -> Partition:
+        partitions = self.engine.found(self.topic)[1]
+        if self.partition >= len(partitions):
+            raise NotFound(f"{self.name} does not exist", outcome="not_written")
+        return partitions[self.partition]
+
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"a Batch is needed, not {type(batch).__name__}")
+        if not len(batch):
+            raise InvalidInput("an empty batch", outcome="not_written")
+        if frame_bytes(batch) > FRAME_BYTES_MAX:
+            raise TooLarge(f"over {FRAME_BYTES_MAX} bytes", outcome="not_written")
+        with self.engine.store.lock:
+            partition = self.found()
+            first = partition.end
+            if expected is not None and expected != first:
+                raise Conflict(f"at {first}, not {expected}", actual=first, outcome="not_written")
+            now = time.time_ns() // 1_000_000
+            for offset, (value, key, headers, given, *_) in enumerate(batch, first):
+                stamp = now if given is None else given
+                partition.records.append(StoredRecord(value, key, headers, stamp, offset))
+        self.engine.woken([partition])
+        await asyncio.sleep(0)
+        return range(first, first + len(batch))
+
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> "MemoryReader":
+        return MemoryReader(self, start, stop, follow)
+
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        partition = self.found()
+        return partition.start, partition.end
+
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        if when.tzinfo is None:
+            raise InvalidInput(f"{when!r} has no time zone")
+        partition = self.found()
+        wanted = when.timestamp() * 1000
+        return next((r.offset for r in partition.records if r.timestamp >= wanted), partition.end)
+
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        with self.engine.store.lock:
+            partition = self.found()
+            if not 0 <= before <= partition.end:
+                raise InvalidInput(f"{before} is not in 0 to {partition.end}")
+            if before > partition.start:
+                del partition.records[: before - partition.start]
+                partition.start = before
+
+
+class MemoryReader(Reader):
+    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
+        if (start or 0) < 0 or (stop or 0) < 0:
+            raise InvalidInput("offsets begin at 0")
+        self.log = log
+        self.at = start
+        self.stop = stop
+        self.follow = follow
+        self.closed = False
+        self.woken: Callable[[], None] = lambda: None
+        try:
+            found: Partition | None = log.found()
+        except NotFound:
+            found = None  # shows at the first step
+        if stop is None and not follow and found is not None:
+            self.stop = found.end
+        log.engine.readers.add(self)
+
+    async def __anext__(self) -> StoredBatch:
+        while not self.closed:
+            partition = self.log.found()
+            with self.log.engine.store.lock:
+                self.at = partition.start if self.at is None else self.at
+                if self.stop is not None and self.at >= self.stop:
+                    break
+                if self.at < partition.start:
+                    raise Trimmed(f"trimmed before {partition.start}", start=partition.start)
+                if batch := self.batch(partition, self.at):
+                    self.at += len(batch)
+                    return batch
+                if not self.follow:
+                    break
+                loop, news = asyncio.get_running_loop(), asyncio.Event()
+                self.woken = lambda loop=loop, news=news: loop.call_soon_threadsafe(news.set)  # type: ignore[misc]  # a lambda with defaults
+                partition.waiting.append(self.woken)
+            await news.wait()
+        await self.close()
+        raise StopAsyncIteration
+
+    def batch(self, partition: Partition, at: int) -> StoredBatch | None:
+        border = at - at % STORED_RECORDS_MAX + STORED_RECORDS_MAX
+        stop = min(border, partition.end, border if self.stop is None else self.stop)
+        rows = partition.records[at - partition.start : stop - partition.start]
+        if not rows:
+            return None
+        return StoredBatch.from_columns(
+            range(at, stop),
+            BinaryColumn.of([row.value for row in rows]),
+            keys=BinaryColumn.of([row.key for row in rows]),
+            headers=HeaderColumn.of([row.headers for row in rows]),
+            timestamps=[row.timestamp for row in rows],
+        )
+
+    async def close(self) -> None:
+        self.closed = True
+        self.log.engine.readers.discard(self)
+        self.woken()

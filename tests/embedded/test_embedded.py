@@ -1,0 +1,418 @@
+"""What only a folder promises: one writing process, readers beside it, forks, and logs that cost nothing at rest."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import cordwood
+from cordwood import Batch, Client, InvalidInput, Log, Trimmed, Unavailable
+from cordwood.log.native import folder as folder_module
+from cordwood.log.native.engine import EngineSettings, FolderEngine
+from tests.embedded.processes import Program, program
+
+WRITER = """
+with cordwood.sync.connect(url) as cw:
+    cw.create_topic("events", exist_ok=True)
+    log = cw.log("events")
+    log.append(Batch.of([b"0", b"1", b"2"]))
+    say("writing")
+    while line := told():
+        verb, _, rest = line.partition(" ")
+        if verb == "append":
+            log.append(Batch.of([rest.encode()]))
+        elif verb == "trim":
+            log.trim(before=int(rest))
+        elif verb == "delete":
+            cw.delete_topic("events")
+        say(verb)
+"""
+
+
+async def values_of(log: Log, start: int | None = None) -> list[bytes | None]:
+    return [value async for batch in log.read(start) for value in batch.values]
+
+
+def asked(writer: Program, line: str) -> None:
+    writer.tell(line)
+    assert writer.says() == line.partition(" ")[0]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+# -- one process writes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+async def test_a_second_writing_process_is_told_at_once_who_writes(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match=rf"\b{writer.pid}\b"):
+            await cordwood.connect(data)
+        assert time.monotonic() - began < 2
+        # The refused one has not harmed the other.
+        asked(writer, "append x")
+        writer.tell()
+        writer.ends()
+    async with cordwood.connect(data) as cw:
+        assert await values_of(cw.log("events")) == [b"0", b"1", b"2", b"x"]
+
+
+@pytest.mark.processes
+async def test_after_the_writer_was_killed_the_next_one_goes_on(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        asked(writer, "append x")
+        writer.kill()
+    async with cordwood.connect(data) as cw:
+        log = cw.log("events")
+        assert await values_of(log) == [b"0", b"1", b"2", b"x"]
+        assert await log.append(Batch.of([b"y"])) == range(4, 5)
+
+
+async def test_the_same_folder_by_another_path_is_shared(data: Path, tmp_path: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        (tmp_path / "link").symlink_to(data)
+        async with cordwood.connect(f"file:{tmp_path}/link") as other:
+            await other.log("events").append(Batch.of([b"x"]))
+        assert await values_of(cw.log("events")) == [b"x"]
+
+
+# -- connecting ------------------------------------------------------------------------------------------------
+
+
+async def test_a_relative_path_means_the_folder_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    connecting = cordwood.connect("file:./data")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    cw = await connecting
+    assert cw.url == f"file:{tmp_path}/data"
+    await cw.close()
+    assert (tmp_path / "data").is_dir()
+
+
+async def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for read_only in (False, True):
+        with pytest.raises(InvalidInput):
+            await cordwood.connect(tmp_path / "file", read_only=read_only)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# -- reading beside the writer ---------------------------------------------------------------------------------
+
+
+async def check_read_only(cw: Client) -> None:
+    assert cw.read_only
+    log = cw.log("events")
+    for write in (
+        lambda: log.append(Batch.of([b"x"])),
+        lambda: cw.append("events", Batch.of([b"x"])),
+        lambda: log.trim(before=1),
+        lambda: cw.create_topic("more"),
+        lambda: cw.delete_topic("events"),
+    ):
+        with pytest.raises(Unavailable, match="read_only") as caught:
+            await write()
+        assert caught.value.outcome == "not_written"
+
+
+async def test_a_read_only_connection_in_the_writing_process_refuses_to_write(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"0"]))
+        async with cordwood.connect(data, read_only=True) as reading:
+            await check_read_only(reading)
+            assert await values_of(reading.log("events")) == [b"0"]
+        assert await cw.topics() == ["events"]
+        assert await cw.log("events").bounds() == (0, 1)
+
+
+async def test_a_read_only_connection_without_a_writer_reads_and_changes_nothing(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"0"]))
+    before = folder_state(data)
+    async with cordwood.connect(data, read_only=True) as reading:
+        await check_read_only(reading)
+        assert await reading.topics() == ["events"]
+        assert await reading.log("events").bounds() == (0, 1)
+        assert await values_of(reading.log("events")) == [b"0"]
+    assert folder_state(data) == before
+
+
+def folder_state(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+async def test_a_read_only_connection_makes_no_folder(data: Path) -> None:
+    with pytest.raises(Unavailable):
+        await cordwood.connect(data, read_only=True)
+    assert "data" not in os.listdir(data.parent)
+
+
+@pytest.mark.processes
+async def test_a_reader_beside_the_writing_process_sees_what_is_acked(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            await check_read_only(cw)
+            log = cw.log("events")
+            assert (await cw.topic("events")).partitions == 1
+            assert await values_of(log) == [b"0", b"1", b"2"]
+            for number in range(3, 10):
+                asked(writer, f"append {number}")
+                assert await log.bounds() == (0, number + 1)
+                assert await values_of(log, number) == [b"%d" % number]
+
+
+@pytest.mark.processes
+async def test_a_follower_beside_the_writing_process_sees_what_comes(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw, cw.log("events").read(3, follow=True) as reader:
+            for number in range(3, 8):
+                waiting = asyncio.ensure_future(anext(reader))
+                await asyncio.sleep(0.02)
+                assert not waiting.done()
+                asked(writer, f"append {number}")
+                assert list((await asyncio.wait_for(waiting, 10)).values) == [b"%d" % number]
+
+
+@pytest.mark.processes
+async def test_a_reader_beside_the_writing_process_is_told_of_a_trim(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            log = cw.log("events")
+            asked(writer, "trim 2")
+            assert await log.bounds() == (2, 3)
+            with pytest.raises(Trimmed) as caught:
+                await values_of(log, 0)
+            assert caught.value.start == 2
+            asked(writer, "trim 3")
+            assert await log.bounds() == (3, 3)
+            asked(writer, "append 3")
+            assert await values_of(log) == [b"3"]
+
+
+@pytest.mark.processes
+async def test_a_reader_outlives_the_writing_process(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            asked(writer, "append 3")
+            writer.kill()
+            assert await values_of(cw.log("events")) == [b"0", b"1", b"2", b"3"]
+
+
+# -- forks -----------------------------------------------------------------------------------------------------
+
+FORK = """
+def unavailable(call):
+    try:
+        call()
+    except cordwood.Unavailable as error:
+        return True
+    return False
+
+async def child(cw, log, reader):
+    failed = []
+    for name, call in {
+        "topics": cw.topics, "topic": lambda: cw.topic("events"), "create": lambda: cw.create_topic("x"),
+        "delete": lambda: cw.delete_topic("events"), "spread": lambda: cw.append("events", Batch.of([b"x"])),
+        "append": lambda: log.append(Batch.of([b"x"])), "bounds": log.bounds, "trim": lambda: log.trim(before=1),
+        "next": lambda: anext(reader), "close": cw.close,
+    }.items():
+        try:
+            await asyncio.wait_for(call(), 5)
+        except cordwood.Unavailable:
+            continue
+        except BaseException as error:
+            failed.append(f"{name}: {error!r}")
+            continue
+        failed.append(f"{name}: went through")
+    if not unavailable(log.read): failed.append("read")
+    return failed
+
+async def anew():
+    async with cordwood.connect(url, read_only=True) as cw:
+        return [value async for batch in cw.log("events").read() for value in batch.values]
+
+async def open_all():
+    cw = await cordwood.connect(url)
+    await cw.create_topic("events")
+    log = cw.log("events")
+    await log.append(Batch.of([b"0"]))
+    reader = log.read()
+    return cw, log, reader
+
+cw, log, reader = asyncio.run(open_all())
+until_parent_closes, held_by_parent = os.pipe()
+pid = os.fork()
+if not pid:
+    os.close(held_by_parent)
+    say(asyncio.run(child(cw, log, reader)))
+    say(asyncio.run(anew()))
+    os.read(until_parent_closes, 1)
+    os._exit(0)
+told()
+asyncio.run(log.append(Batch.of([b"1"])))
+asyncio.run(cw.close())
+say("closed")
+told()
+os.close(held_by_parent)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.processes
+async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_the_lock_stays_behind(data: Path) -> None:
+    with program(FORK, data) as forked:
+        assert forked.says() == "[]"
+        assert forked.says() == "[b'0']"
+        with pytest.raises(Unavailable, match=rf"\b{forked.pid}\b"):
+            await cordwood.connect(data)
+        forked.tell("append and close")
+        assert forked.says() == "closed"
+        # The child lives on, and does not stand in the way.
+        async with cordwood.connect(data) as cw:
+            assert await values_of(cw.log("events")) == [b"0", b"1"]
+        forked.tell("end")
+        forked.ends()
+
+
+BLOCKING_FORK = """
+cw = cordwood.sync.connect(url)
+cw.create_topic("events")
+log = cw.log("events")
+for number in range(3):
+    log.append(Batch.of([b"%d" % number]))
+reader = log.read()
+next(reader)
+pid = os.fork()
+if not pid:
+    for call in (cw.topics, lambda: log.append(Batch.of([b"x"])), lambda: next(reader), log.read, cw.close):
+        try:
+            call()
+        except cordwood.Unavailable as error:
+            assert error.outcome == "not_written", error
+        else:
+            os._exit(1)
+    with cordwood.sync.connect(url, read_only=True) as anew:
+        values = [value for batch in anew.log("events").read() for value in batch.values]
+    os._exit(0 if values == [b"0", b"1", b"2"] else 2)
+say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+log.append(Batch.of([b"3"]))
+cw.close()
+say("closed")
+"""
+
+
+@pytest.mark.processes
+def test_in_a_forked_child_the_blocking_twin_is_unavailable_too(data: Path) -> None:
+    with program(BLOCKING_FORK, data) as forked:
+        assert forked.says() == "0"
+        assert forked.says() == "closed"
+        forked.ends()
+
+
+@pytest.mark.processes
+def test_a_program_may_end_without_closing(data: Path) -> None:
+    script = """
+cw = cordwood.sync.connect(url)
+cw.create_topic("events")
+cw.log("events").append(Batch.of([b"0"]))
+reader = cw.log("events").read(follow=True)
+next(reader)
+say("done")
+"""
+    with program(script, data) as careless:
+        assert careless.says() == "done"
+        careless.ends()
+    with cordwood.sync.connect(data) as cw:
+        assert [value for batch in cw.log("events").read() for value in batch.values] == [b"0"]
+
+
+# -- logs at rest ----------------------------------------------------------------------------------------------
+
+
+def open_plogs() -> int:
+    """How many plogs this process has open."""
+    count = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{descriptor}").endswith(".plog")
+        except FileNotFoundError:
+            continue  # closed meanwhile, as the one that lists is
+    return count
+
+
+def allocated(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*.plog"))
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come to rest"
+        await asyncio.sleep(0.05)
+
+
+async def test_a_thousand_logs_hold_few_files(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        names = [f"log-{index}" for index in range(1000)]
+        await asyncio.gather(*map(cw.create_topic, names))
+        await asyncio.gather(*(cw.log(name).append(Batch.of([name.encode()])) for name in names))
+        await until(lambda: open_plogs() <= EngineSettings().open_files_max + 2)
+        await asyncio.gather(*(cw.log(name).append(Batch.of([b"again"])) for name in names[::50]))
+        assert await values_of(cw.log(names[0])) == [names[0].encode(), b"again"]
+    assert open_plogs() == 0
+
+
+async def test_logs_that_are_not_written_to_hold_no_file_and_no_empty_space(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EngineSettings(idle_seconds=0.1)
+    monkeypatch.setattr(folder_module, "FolderEngine", partial(FolderEngine, settings=settings))
+    monkeypatch.setattr(folder_module, "_QUIET_SECONDS", 0.05)
+    async with cordwood.connect(data) as cw:
+        logs = []
+        for index in range(20):
+            await cw.create_topic(f"log-{index}")
+            logs.append(cw.log(f"log-{index}"))
+            await logs[-1].append(Batch.of([bytes(5000)]))
+        # The metadata's own plog stays open, with its space.
+        await until(lambda: open_plogs() <= 1)
+        await until(lambda: allocated(data) < 20 * 64 * 1024 + 2 * 1024 * 1024)
+        for log in logs:
+            assert await log.append(Batch.of([b"awake"])) == range(1, 2)
+            assert await values_of(log, 1) == [b"awake"]
+        await until(lambda: open_plogs() <= 1)
+    assert open_plogs() == 0
+
+
+async def test_a_reader_lets_its_files_go(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+    async with cordwood.connect(data) as cw:
+        before = open_plogs()
+        log = cw.log("events")
+        await log.append(Batch.of([b"x"]))
+        held = open_plogs()
+        for _ in range(20):
+            async with log.read() as reader:
+                await anext(reader)
+            async for _batch in log.read():
+                pass
+        assert open_plogs() <= max(held, before + 1)
