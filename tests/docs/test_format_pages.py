@@ -94,7 +94,13 @@ class TestMetadata:
 
     def test_the_table_names_every_type(self) -> None:
         types = {int(row[0]): row[1] for row in rows(self.text)}
-        examples: list[MetadataRecord] = [Init(self.sealed), Incremental(self.sealed, None), Full([]), Dropped([]), Continued([])]
+        examples: list[MetadataRecord] = [
+            Init(self.sealed),
+            Incremental(self.sealed, None),
+            Full([]),
+            Dropped([]),
+            Continued([]),
+        ]
         assert types == {encode(record)[1]: type(record).__name__.lower() for record in examples}
 
 
