@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
 from cordwood.log import Engine, Log, Reader, TopicInfo
@@ -35,6 +37,8 @@ class Store:
 
 
 class MemoryEngine(Engine):
+    log_class: "ClassVar[type[MemoryLog]]"
+
     def __init__(self, store: Store) -> None:
         self.store = store
         self.closed = False
@@ -75,7 +79,7 @@ class MemoryEngine(Engine):
         self.woken(partitions)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> "MemoryLog":
-        return MemoryLog(self, topic, partition)
+        return self.log_class(self, topic, partition)
 
     async def close(self, *, timeout: float) -> None:
         self.closed = True
@@ -98,6 +102,8 @@ class MemoryEngine(Engine):
 
 
 class MemoryLog(Log):
+    reader_class: "ClassVar[type[MemoryReader]]"
+
     def __init__(self, engine: MemoryEngine, topic: str, partition: int) -> None:
         self.engine = engine
         self.topic = topic
@@ -130,7 +136,7 @@ class MemoryLog(Log):
         return range(first, first + len(batch))
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> "MemoryReader":
-        return MemoryReader(self, start, stop, follow)
+        return self.reader_class(self, start, stop, follow)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         partition = self.found()
@@ -186,7 +192,7 @@ class MemoryReader(Reader):
                 if not self.follow:
                     break
                 loop, news = asyncio.get_running_loop(), asyncio.Event()
-                self.woken = lambda loop=loop, news=news: loop.call_soon_threadsafe(news.set)  # type: ignore[misc]  # a lambda with defaults
+                self.woken = partial(wake, loop, news)
                 partition.waiting.append(self.woken)
             await news.wait()
         await self.close()
@@ -210,3 +216,15 @@ class MemoryReader(Reader):
         self.closed = True
         self.log.engine.readers.discard(self)
         self.woken()
+
+
+def wake(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(news.set)
+    except RuntimeError:
+        return  # the loop is closed, and nobody waits
+
+
+# What a test replaces to break something.
+MemoryEngine.log_class = MemoryLog
+MemoryLog.reader_class = MemoryReader

@@ -1,6 +1,7 @@
 """Connections: closing, sharing, and the event loops that they outlive."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -8,7 +9,7 @@ import pytest
 
 from cordwood.client import Client
 from cordwood.errors import Unavailable
-from cordwood.log import Log
+from cordwood.log import Log, Reader
 from cordwood.records import Batch
 from cordwood.testing.under_test import UnderTest, numbered, promised, raises_as_write, records_of, take, values_of
 
@@ -164,6 +165,38 @@ class Connections(UnderTest):
         values = await values_of(log)
         assert values.count(b"ours") == 5
         assert (await log.bounds())[1] == len(values) or not self.dense
+
+    async def test_closing_ends_a_follower_that_waits_in_another_loop(self, url: str, cw: Client, log: Log) -> None:
+        waiting = threading.Event()
+
+        async def follow(reader: Reader) -> str:
+            asyncio.get_running_loop().call_later(0.05, waiting.set)
+            return "ended" if await anext(reader, None) is None else "read"
+
+        async with self.connect(url) as other:
+            reader = other.log(log.topic).read(follow=True)
+            following = asyncio.ensure_future(asyncio.to_thread(asyncio.run, follow(reader)))
+            await asyncio.to_thread(waiting.wait)
+        assert await asyncio.wait_for(following, 10) == "ended"
+
+    async def test_a_connection_closes_although_the_loop_of_its_readers_is_gone(
+        self, url: str, cw: Client, log: Log
+    ) -> None:
+        for value in numbered(50):
+            await log.append(Batch.of([value]))
+        readers: list[Reader] = []
+
+        async def leave(other: Client) -> None:
+            for follow in (False, True):
+                readers.append(other.log(log.topic).read(follow=follow))
+                await anext(readers[-1])
+            waiting = asyncio.ensure_future(take(readers[-1], 100))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+
+        async with self.connect(url) as other:
+            await asyncio.to_thread(asyncio.run, leave(other))
+        assert await values_of(log) == numbered(50)
 
     async def test_a_connection_shows_where_it_leads(self, cw: Client) -> None:
         assert cw.url

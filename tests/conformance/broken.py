@@ -1,0 +1,280 @@
+"""Engines that break one promise each. `test_the_suite` runs one theme on each, and wants it to be noticed there."""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cordwood import client, sync
+from cordwood.errors import CordwoodError, NotFound
+from cordwood.log import TopicInfo
+from cordwood.records import FRAME_BYTES_MAX, Batch, StoredBatch, frame_bytes
+from cordwood.testing.appending import Appending
+from cordwood.testing.concurrency import Concurrency
+from cordwood.testing.connections import Connections
+from cordwood.testing.following import Following
+from cordwood.testing.outcomes import Outcomes
+from cordwood.testing.partitions import Partitions
+from cordwood.testing.reading import Reading
+from cordwood.testing.topics import Topics
+from cordwood.testing.trimming import Trimming
+from cordwood.testing.twin import Twin
+from tests.conformance.memory import MemoryEngine, MemoryLog, MemoryReader, Partition
+from tests.conformance.under_memory import UnderMemory
+
+
+def with_log(log: type[MemoryLog]) -> type[MemoryEngine]:
+    return type("BrokenEngine", (MemoryEngine,), {"log_class": log})
+
+
+def with_reader(reader: type[MemoryReader]) -> type[MemoryEngine]:
+    return with_log(type("BrokenLog", (MemoryLog,), {"reader_class": reader}))
+
+
+class NullIsEmpty(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        values = [value or b"" for value in batch.values]
+        return await super().append(Batch.of(values, keys=batch.keys, headers=batch.headers), **options)
+
+
+class LimitIsLower(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        if frame_bytes(batch) == FRAME_BYTES_MAX:
+            batch = Batch.of([bytes(FRAME_BYTES_MAX)])
+        return await super().append(batch, **options)
+
+
+class ExpectationIsIgnored(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        return await super().append(batch, timeout=options.get("timeout"))
+
+
+class OffsetIsGuessed(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        guess = self.found().end
+        await asyncio.sleep(0)
+        await super().append(batch, **options)
+        return range(guess, guess + len(batch))
+
+
+class AcksAreMixed(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        offsets = await super().append(batch, **options)
+        await asyncio.sleep(0.002 if offsets[0] % 2 else 0)
+        return offsets
+
+
+class CancelledIsTakenBack(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        offsets = await super().append(batch, **options)
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            del self.found().records[-1]
+            raise
+        return offsets
+
+
+class OutcomeIsMissing(MemoryLog):
+    async def append(self, batch: Batch, **options: Any) -> Sequence[int]:
+        try:
+            return await super().append(batch, **options)
+        except CordwoodError as error:
+            error.outcome = None
+            raise
+
+
+class TrimStartsOver(MemoryLog):
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        await super().trim(before)
+        if not self.found().records:
+            self.found().start = 0
+
+
+class TimesAreTakenAsSorted(MemoryLog):
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        stamps = [record.timestamp for record in self.found().records]
+        return self.found().start + bisect_left(stamps, when.timestamp() * 1000)
+
+
+class StopIsTheBatchs(MemoryReader):
+    def batch(self, partition: Partition, at: int) -> StoredBatch | None:
+        stop, self.stop = self.stop, None
+        batch, self.stop = super().batch(partition, at), stop
+        return batch
+
+
+class EndIsThatOfTheFirstStep(MemoryReader):
+    async def __anext__(self) -> StoredBatch:
+        if not self.follow:
+            self.stop = self.log.found().end
+        return await super().__anext__()
+
+
+class TrimmedIsSkipped(MemoryReader):
+    async def __anext__(self) -> StoredBatch:
+        self.at = max(self.at or 0, self.log.found().start)
+        return await super().__anext__()
+
+
+class CancelledStepIsLost(MemoryReader):
+    async def __anext__(self) -> StoredBatch:
+        batch = await super().__anext__()
+        await asyncio.sleep(0.0005)
+        return batch
+
+
+class CloseWakesNobody(MemoryReader):
+    async def close(self) -> None:
+        self.woken = lambda: None
+        await super().close()
+
+
+class DeletedComesBack(MemoryEngine):
+    kept: list[Partition]
+
+    async def delete_topic(self, name: str, *, timeout: float) -> None:
+        self.kept = self.found(name)[1]
+        await super().delete_topic(name, timeout=timeout)
+
+    async def create_topic(self, name: str, **options: Any) -> TopicInfo:
+        info = await super().create_topic(name, **options)
+        if hasattr(self, "kept"):
+            self.store.topics[name] = info, self.kept
+        return info
+
+
+class RetentionIsForgotten(MemoryEngine):
+    async def create_topic(self, name: str, *, retention: timedelta | None, **options: Any) -> TopicInfo:
+        return await super().create_topic(name, retention=None, **options)
+
+
+class ClosedGoesOn(MemoryEngine):
+    async def close(self, *, timeout: float) -> None:
+        return None
+
+
+class MissingIsEmpty(MemoryLog):
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        try:
+            return await super().bounds()
+        except NotFound:
+            return 0, 0
+
+
+class TestNullIsEmpty(UnderMemory, Appending):
+    noticed_by = "test_null_and_empty_values_stay_apart"
+    engine_class = with_log(NullIsEmpty)
+
+
+class TestLimitIsLower(UnderMemory, Appending):
+    noticed_by = "test_a_batch_of_exactly_the_limit_is_accepted"
+    engine_class = with_log(LimitIsLower)
+
+
+class TestExpectationIsIgnored(UnderMemory, Appending):
+    noticed_by = "test_an_append_at_another_offset_is_a_conflict_that_names_the_actual_one"
+    engine_class = with_log(ExpectationIsIgnored)
+
+
+class TestOffsetIsGuessed(UnderMemory, Concurrency):
+    noticed_by = "test_appends_of_many_tasks_are_each_found_once_at_their_offset"
+    engine_class = with_log(OffsetIsGuessed)
+
+
+class TestAcksAreMixed(UnderMemory, Concurrency):
+    noticed_by = "test_appends_return_in_the_order_of_their_offsets"
+    engine_class = with_log(AcksAreMixed)
+
+
+class TestCancelledIsTakenBack(UnderMemory, Outcomes):
+    noticed_by = "test_a_cancelled_append_leaves_the_log_consistent"
+    engine_class = with_log(CancelledIsTakenBack)
+
+
+class TestOutcomeIsMissing(UnderMemory, Appending):
+    noticed_by = "test_an_empty_batch_is_invalid_and_writes_nothing"
+    engine_class = with_log(OutcomeIsMissing)
+
+
+class TestTrimStartsOver(UnderMemory, Trimming):
+    noticed_by = "test_after_trimming_everything_offsets_go_on"
+    engine_class = with_log(TrimStartsOver)
+
+
+class TestTimesAreTakenAsSorted(UnderMemory, Trimming):
+    noticed_by = "test_offset_at_finds_the_first_even_where_timestamps_go_back"
+    engine_class = with_log(TimesAreTakenAsSorted)
+
+
+class TestTrimmedIsSkipped(UnderMemory, Trimming):
+    noticed_by = "test_a_read_below_the_first_kept_offset_is_trimmed_and_names_it"
+    engine_class = with_reader(TrimmedIsSkipped)
+
+
+class TestStopIsTheBatchs(UnderMemory, Reading):
+    noticed_by = "test_a_range_is_half_open_and_cuts_stored_batches[0-1]"
+    engine_class = with_reader(StopIsTheBatchs)
+
+
+class TestEndIsThatOfTheFirstStep(UnderMemory, Reading):
+    noticed_by = "test_without_a_stop_it_ends_where_the_log_ended_at_the_call"
+    engine_class = with_reader(EndIsThatOfTheFirstStep)
+
+
+class TestCancelledStepIsLost(UnderMemory, Following):
+    noticed_by = "test_a_wait_that_is_cancelled_as_the_batch_comes_loses_none"
+    engine_class = with_reader(CancelledStepIsLost)
+
+
+class TestCloseWakesNobody(UnderMemory, Following):
+    noticed_by = "test_a_follower_that_is_closed_while_it_waits_ends"
+    engine_class = with_reader(CloseWakesNobody)
+
+
+class TestDeletedComesBack(UnderMemory, Topics):
+    noticed_by = "test_a_topic_that_is_made_anew_is_empty_and_starts_at_0"
+    engine_class = DeletedComesBack
+
+
+class TestRetentionIsForgotten(UnderMemory, Topics):
+    noticed_by = "test_retention_is_told_as_it_was_given"
+    engine_class = RetentionIsForgotten
+
+
+class TestMissingIsEmpty(UnderMemory, Topics):
+    noticed_by = "test_an_unknown_topic_is_not_found"
+    engine_class = with_log(MissingIsEmpty)
+
+
+class TestClosedGoesOn(UnderMemory, Connections):
+    noticed_by = "test_calls_on_a_closed_connection_are_unavailable"
+    engine_class = ClosedGoesOn
+
+
+class TestKeysAreHashedOtherwise(UnderMemory, Partitions):
+    noticed_by = "test_a_key_goes_where_kafkas_java_client_puts_it[16]"
+
+    @pytest.fixture(autouse=True)
+    def hashed_otherwise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(client, "split_by_key", lambda batch, partitions, keyless: {keyless: batch})
+
+
+class TestTwinGivesEachBatchTwice(UnderMemory, Twin):
+    noticed_by = "test_a_blocking_read_of_many_batches_is_whole_and_in_order"
+
+    @pytest.fixture(autouse=True)
+    def twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Twice(sync.Reader):
+            again: StoredBatch | None = None
+
+            def __next__(self) -> StoredBatch:
+                batch, self.again = self.again, None
+                if batch is None:
+                    batch = self.again = super().__next__()
+                return batch
+
+        monkeypatch.setattr("cordwood.sync.log.Reader", Twice)
