@@ -14,12 +14,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from cordwood._version import __version__
 from cordwood.errors import CordwoodError, InvalidInput
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from .output import flush
+
+Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
 GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.tour")
 
@@ -89,8 +91,7 @@ def command_parser() -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
-        if sys.stdout is not None:  # it may have been closed by whoever started the process
-            sys.stdout.flush()
+        flush()
     except InvalidInput as error:
         return _fail(error, WRONG_USE)
     except CordwoodError as error:

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 DEFAULT_URL = "file:./cordwood-data"
 URL_VARIABLE = "CORDWOOD_URL"
@@ -16,6 +17,24 @@ _BYTES = {
     **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)},
 }
 _QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
+
+
+class IntermixedParser(argparse.ArgumentParser):
+    """Options may stand anywhere among the arguments, also between two of a list, as in most programs.
+
+    Plain argparse takes a list of arguments in one piece only, and `parse_intermixed_args` knows no subcommands.
+    """
+
+    _splitting = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._splitting:
+            return super().parse_known_args(args, namespace)
+        self._splitting = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._splitting = False
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

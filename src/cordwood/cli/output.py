@@ -27,6 +27,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: 
     table.flush()
 
 
+def flush() -> None:
+    if sys.stdout is not None:  # closed by whoever started the process
+        sys.stdout.flush()
+
+
 class Table:
     """A table that may go on and on: the first rows that are flushed decide how wide the columns are.
 
@@ -124,7 +129,7 @@ def size_of(size: float) -> str:
     """A number of bytes for people.
 
     >>> size_of(640), size_of(10 << 30), size_of(1_700_000)
-    ('640 B', '10 GiB', '1.6 MiB')
+    ('640 B', '10 GiB', '1.62 MiB')
     """
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:

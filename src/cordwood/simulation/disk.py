@@ -97,6 +97,19 @@ class SimulatedDisk:
             folder.add(f"make_folder {name}", last, StoredFolder())
             self._faults.check_power()
 
+    def remove_folder(self, name: str) -> None:
+        with self._lock:
+            self._faults.check_power()
+            try:
+                if self._folder(name).current:
+                    return
+            except FileNotFoundError:
+                return
+            folder, last = self._parent(name)
+            self._faults.begin("remove", name)
+            folder.change(f"remove {name}", gone=last)
+            self._faults.check_power()
+
     def sync_folder(self, name: str) -> None:
         with self._lock:
             self._faults.check_power()
@@ -149,6 +162,21 @@ class SimulatedDisk:
         """
         with self._lock:
             self._faults.waiting.append(Fault(operation, name_contains, error, times, after, written))
+
+    def step(self, operation: Operation, name: str) -> None:
+        """Count an operation of something that lives beside the files, and fail or lose power with it if that is due.
+
+        It is in doubt for nobody but its caller: what it had done before is done.
+        """
+        with self._lock:
+            self._faults.check_power()
+            self._faults.begin(operation, name)
+            self._faults.check_power()
+
+    def check_power(self) -> None:
+        """Raise PowerCut if the power has failed."""
+        with self._lock:
+            self._faults.check_power()
 
     def flip_bit(self, name: str, bit: int) -> None:
         """Damage a file where it lies, in memory and on the disk; bit 0 is the lowest of the first byte."""

@@ -19,6 +19,7 @@ Operation = Literal[
     "allocate",
     "truncate",
     "read",
+    "coordinator",
 ]
 
 _HISTORY_MAX = 10_000

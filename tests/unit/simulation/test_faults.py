@@ -102,6 +102,7 @@ def test_every_operation_can_fail_and_changes_nothing_then() -> None:
         "allocate": lambda: file.allocate(100),
         "truncate": lambda: file.truncate(0),
         "read": lambda: file.read(1, 0),
+        "coordinator": lambda: disk.step("coordinator", "trim"),
     }
     assert set(uses) == set(get_args(Operation))
     for operation, use in uses.items():

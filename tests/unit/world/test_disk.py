@@ -180,6 +180,18 @@ def test_list_names_the_plain_files_of_one_folder_in_order(disk: Disk) -> None:
     assert disk.list("missing/below") == []
 
 
+def test_an_empty_folder_is_removed_and_one_with_files_stays(disk: Disk) -> None:
+    disk.remove_folder("folder")
+    disk.make_folder("folder")
+    disk.create("folder/a").close()
+    disk.remove_folder("folder")
+    assert disk.list("folder") == ["a"]
+    disk.remove("folder/a")
+    disk.remove_folder("folder")
+    with pytest.raises(FileNotFoundError):
+        disk.create("folder/a")
+
+
 def test_a_folder_may_be_made_twice_but_not_over_a_file(disk: Disk) -> None:
     disk.make_folder("")
     disk.make_folder("folder")

@@ -6,7 +6,7 @@ from cordwood.client import Client
 
 from .. import Commands
 from ..connection import one_partition, partitions_of, reading, topic_info, writing
-from ..options import add_common, add_partition, count, header, moment, offset, wants_json
+from ..options import IntermixedParser, add_common, add_partition, count, header, moment, offset, wants_json
 from ..output import print_json, print_table
 from .append import append
 from .read import read
@@ -16,7 +16,7 @@ def add_to(commands: Commands) -> None:
     log = commands.add_parser(
         "log", help="read, append, bounds, trim", description="Read and write the logs of a topic, its partitions."
     )
-    verbs = log.add_subparsers(metavar="VERB", title="verbs", required=True)
+    verbs = log.add_subparsers(metavar="VERB", title="verbs", required=True, parser_class=IntermixedParser)
     _add_read(verbs)
     _add_append(verbs)
     _add_bounds(verbs)

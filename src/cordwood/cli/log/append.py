@@ -13,7 +13,7 @@ from cordwood.records import Batch
 
 from ..connection import partitions_of, topic_info
 from ..options import wants_json
-from ..output import print_json, print_table
+from ..output import flush, print_json, print_table
 from ..progress import Progress
 from .lines import LineBatches
 
@@ -116,4 +116,4 @@ class _Appender:
                 stop = offsets[-1] + 1
                 print_json({"topic": self._topic, "partition": partition, "start": offsets[0], "stop": stop})
                 # An ack that stays in a buffer is of no use to whoever waits for it.
-                sys.stdout.flush()
+                flush()

@@ -28,12 +28,15 @@ class LineBatches:
         self._rest_bytes = 0
         self._count = 0
         self._at_end = False
+        self._too_long: TooLarge | None = None
 
     async def next(self) -> list[bytes]:
-        """The next lines, without their line ends; none at the end."""
+        """The next lines, without their line ends; none at the end. `TooLarge` after all lines before the long one."""
         while not self._lines and not self._at_end:
             await readable(self._descriptor)
             self._read_what_is_there()
+        if not self._lines and self._too_long is not None:
+            raise self._too_long
         return self._take()
 
     def _read_what_is_there(self) -> None:
@@ -52,18 +55,22 @@ class LineBatches:
         head, *tail = data.split(b"\n")
         self._rest.append(head)
         self._rest_bytes += len(head)
+        if self._is_too_long():
+            return
         if tail:
-            self._check_length(self._rest_bytes)
             self._lines.append(b"".join(self._rest))
             *whole, last = tail
             self._lines += whole
             self._rest, self._rest_bytes = [last], len(last)
-        self._check_length(self._rest_bytes)
 
-    def _check_length(self, size: int) -> None:
-        if size > self._line_bytes_max:
-            number = self._count + len(self._lines) + 1
-            raise TooLarge(f"line {number} has more than {self._line_bytes_max} bytes: split it", outcome="not_written")
+    def _is_too_long(self) -> bool:
+        if self._rest_bytes <= self._line_bytes_max:
+            return False
+        number = self._count + len(self._lines) + 1
+        reason = f"line {number} has more than {self._line_bytes_max} bytes: split it"
+        self._too_long = TooLarge(reason, outcome="not_written")
+        self._at_end = True
+        return True
 
     def _take(self) -> list[bytes]:
         size = 0

@@ -16,7 +16,7 @@ from cordwood.records import StoredBatch
 
 from ..connection import partitions_of, topic_info
 from ..options import wants_json
-from ..output import Table, json_line, json_of, text_of, time_of
+from ..output import Table, flush, json_line, json_of, text_of, time_of
 from ..progress import Progress
 
 _QUEUED_BATCHES = 8
@@ -51,7 +51,7 @@ async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Pr
             printer.print(partition, wanted)
             left -= len(wanted)
             if args.follow:
-                sys.stdout.flush()  # whoever follows wants to see it now
+                flush()  # whoever follows wants to see it now
             if not quiet:
                 progress.add(len(wanted), wanted.values.data_bytes)
             if not left:

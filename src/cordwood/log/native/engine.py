@@ -24,6 +24,7 @@ from .stream.gate import Durable
 from .stream.metadata import METADATA_PLOG_BYTES_MIN, MetadataManager
 from .stream.records import Full
 from .stream.recovery import Recovered, recover
+from .stream.spare import NewId
 from .stream.stream import Stream
 from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
 from .world.clock import Clock
@@ -32,6 +33,10 @@ from .world.workers import Workers
 
 CLUSTER = "local"
 GROUP = "0"
+
+
+def _new_id() -> PlogId:
+    return PlogId.new(CLUSTER, GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,13 @@ class FolderEngine:
         workers: Workers,
         coordinator: Coordinator,
         settings: EngineSettings = EngineSettings(),  # noqa: B008  frozen
+        new_id: NewId = _new_id,
     ) -> None:
         self._clock = clock
         self._workers = workers
         self._coordinator = coordinator
         self._settings = settings
+        self._new_id = new_id
         self.plogs = PlogStore(disk)
         self.plogs.prepare()
         self._lock = threading.Lock()
@@ -67,6 +74,8 @@ class FolderEngine:
         self._published = PublishedWriter(disk)
         self._before = _readable_catalog(PublishedReader(disk))
         self._published_before = PublishedReader(disk)
+        self._catalog_lock = threading.Lock()
+        self._catalog_due = False
         self._epoch = coordinator.take_over()
         self._topics = _with_slots(coordinator.topics(), self._before)
         self._trimmed = {Owner(row.topic_id, row.partition): (row.start, row.next_offset) for row in coordinator.logs()}
@@ -78,12 +87,14 @@ class FolderEngine:
             clock,
             coordinator,
             epoch=self._epoch,
-            new_id=_new_id,
+            new_id=new_id,
+            published=self._published_end(METADATA_SLOT, METADATA_OWNER),
             plog_bytes_min=settings.metadata_plog_bytes_min,
-            on_durable=partial(self._published.put_end, METADATA_SLOT, METADATA_OWNER),
+            on_durable=self._metadata_grown,
             on_switch=self._metadata_switched,
         )
-        self._publish_catalog()
+        self._starts_due = self._starts_not_published()
+        self._publish_found()
         workers.spawn(partial(self._sweep, found))
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -107,10 +118,15 @@ class FolderEngine:
             self._check_open()
             if name in self._topics:
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
-            row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
-            slot = self._catalog().free_slot()
-            self._topics = {**self._topics, name: PublishedTopic(row, slot)}
-            self._publish_catalog()
+            try:
+                row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
+            except Conflict:
+                # Made by an earlier call that failed after its commit.
+                for known in self._coordinator.topics():
+                    if known.name not in self._topics:
+                        self._add_topic(known)
+                raise
+            self._add_topic(row)
         return row
 
     def delete_topic(self, name: str, done: Done) -> None:
@@ -118,7 +134,11 @@ class FolderEngine:
         with self._lock:
             self._check_open()
             row = self.topic(name)
-            self._coordinator.delete_topic(row.id)
+            try:
+                self._coordinator.delete_topic(row.id)
+            except NotFound:
+                # Deleted by an earlier call that failed after its commit: the rest is still to be done.
+                pass
             self._topics = {other: topic for other, topic in self._topics.items() if other != name}
             self._publish_catalog()
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
@@ -156,6 +176,11 @@ class FolderEngine:
         """Tell callers whose time has run out, and try again what waits for room."""
         now = self._clock.monotonic()
         self._metadata.retry()
+        if self._catalog_due:
+            self._publish_catalog()
+        self._publish_starts()
+        for log in list(self._logs.values()):
+            log.publish_again()
         for stream in self._streams():
             stream.expire(now)
 
@@ -194,6 +219,10 @@ class FolderEngine:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    def _add_topic(self, row: TopicRow) -> None:
+        self._topics = {**self._topics, row.name: PublishedTopic(row, self._catalog().free_slot())}
+        self._publish_catalog()
+
     def _make_log(self, name: str, owner: Owner, slot: int) -> FolderLog:
         return FolderLog(
             name,
@@ -210,8 +239,11 @@ class FolderEngine:
 
     def _recover(self, owner: Owner, slot: int) -> Recovered:
         chain = self._metadata.chains.get(_service(owner), Chain())
-        known = None if self._before is None else self._published_before.end(slot, owner, self._before)
-        return recover(self.plogs, chain, known)
+        return recover(self.plogs, chain, self._published_end(slot, owner))
+
+    def _published_end(self, slot: int, owner: Owner) -> Durable | None:
+        """The end that the writer before this one has published, if that is known."""
+        return None if self._before is None else self._published_before.end(slot, owner, self._before)
 
     def _open_stream(
         self, name: str, owner: Owner, recovered: Recovered, on_durable: Callable[[Durable], None]
@@ -224,7 +256,7 @@ class FolderEngine:
             LogSuccession(self._metadata, _service(owner), self._settings.plog_bytes_max),
             name=name,
             epoch=self._epoch,
-            new_id=_new_id,
+            new_id=self._new_id,
             chain=recovered.chain,
             next_offset=recovered.next_offset,
             seal_due=recovered.seal_due,
@@ -249,18 +281,55 @@ class FolderEngine:
     def _catalog(self) -> Catalog:
         return Catalog(CLUSTER, GROUP, self._metadata_plog, list(self._topics.values()))
 
-    def _publish_catalog(self) -> None:
-        self._published.put_catalog(self._catalog())
+    def _publish_catalog(self) -> bool:
+        """Tell readers; False if that failed. The coordinator has it already, so nobody's call fails for it."""
+        with self._catalog_lock:
+            try:
+                self._published.put_catalog(self._catalog())
+            except OSError:
+                self._catalog_due = True
+                return False
+            self._catalog_due = False
+            return True
+
+    def _publish_found(self) -> None:
+        """Tell readers what this open has found, where that differs from what they were told last."""
+        self._publish_starts()
+        if self._metadata.found.plog is not None:
+            self._metadata_grown(self._metadata.found)
+        if self._before != self._catalog():
+            self._published.put_catalog(self._catalog())
+
+    def _starts_not_published(self) -> dict[tuple[int, Owner], int]:
+        """Where logs begin that were trimmed just before a crash, or whose slot is another one now (R7)."""
+        slots = {published.topic.id: published.slot for published in self._topics.values()}
+        due = {}
+        for owner, (start, _) in self._trimmed.items():
+            slot = slots[owner.topic_id] + owner.partition
+            if self._published_before.start(slot, owner) != start:
+                due[slot, owner] = start
+        return due
+
+    def _publish_starts(self) -> None:
+        for (slot, owner), start in list(self._starts_due.items()):
+            try:
+                self._published.put_start(slot, owner, start)
+            except OSError:
+                return
+            del self._starts_due[slot, owner]
+
+    def _metadata_grown(self, durable: Durable) -> None:
+        try:
+            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
+        except OSError:
+            # Readers find less of the metadata until its next record; those without a writer search its tail.
+            return
 
     def _metadata_switched(self, durable: Durable) -> bool:
         """Tell readers of the new metadata plog; False if that failed, and the old one must stay for them."""
         self._metadata_plog = str(durable.plog)
-        try:
-            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
-            self._publish_catalog()
-        except OSError:
-            return False
-        return True
+        self._metadata_grown(durable)
+        return self._publish_catalog()
 
     def _forget(self, service: str, done: Done) -> None:
         """Take a service out of the metadata, then delete its plogs."""
@@ -353,10 +422,6 @@ def _readable_catalog(published: PublishedReader) -> Catalog | None:
 
 def _service(owner: Owner) -> str:
     return f"{owner.topic_id}/{owner.partition}"
-
-
-def _new_id() -> PlogId:
-    return PlogId.new(CLUSTER, GROUP)
 
 
 def _nothing() -> None:

@@ -76,13 +76,18 @@ class WritingFolder(_Open):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        path.mkdir(parents=True, exist_ok=True)
+        disk = RealDisk(path)
+        # R2: a folder whose own name is not durable is lost with all that is synced in it.
+        disk.make_folder("")
         self._lock = FolderLock(path / _LOCK)
         try:
-            self._workers = ThreadWorkers("cordwood-write", _WRITERS)
-            self._engine = FolderEngine(
-                RealDisk(path), RealClock(), self._workers, SqliteCoordinator(path / _COORDINATOR)
-            )
+            coordinator = SqliteCoordinator(path / _COORDINATOR)
+            try:
+                self._workers = ThreadWorkers("cordwood-write", _WRITERS)
+                self._engine = FolderEngine(disk, RealClock(), self._workers, coordinator)
+            except BaseException:
+                coordinator.close()
+                raise
         except BaseException:
             self._lock.release()
             raise

@@ -55,6 +55,8 @@ class FolderLog:
         self._trim_lock = threading.Lock()
         self._stream: Stream | None = None
         self._first_durable: Durable | None = None
+        self._publish_lock = threading.Lock()
+        self._publish_due = False
         self._early: list[Append] = []
         self._growth_wanted: list[Job] = []
         self._closed: CordwoodError | None = None
@@ -99,7 +101,7 @@ class FolderLog:
                 self._start = recovered.chain.links[0].first_offset
             stream = self._open_stream(recovered, self._on_durable)
             self._first_durable = stream.durable
-            self._published.put_end(self._slot, self.owner, stream.durable)
+            self._publish(stream.durable)
             with self._lock:
                 for append in self._early:
                     stream.turn.submit(append)
@@ -145,8 +147,9 @@ class FolderLog:
                 return
             # R7: durable before any plog is dropped, so that reads below stay refused and offsets go on.
             self._coordinator.trim(self.owner.topic_id, self.owner.partition, before, view.durable.next_offset)
-            self._start = before
             self._published.put_start(self._slot, self.owner, before)
+            # Last: where one of the two failed, the same call does all of it again.
+            self._start = before
         stream = self.open()
         stream.turn.run(partial(stream.drop, before, done))
 
@@ -173,8 +176,26 @@ class FolderLog:
                 early, self._early = self._early, []
             fail(early, failure)
 
+    def publish_again(self) -> None:
+        """Tell readers the end, if that failed when it was due; to be called now and then."""
+        if self._publish_due and self._stream is not None:
+            with self._publish_lock:
+                self._put_end(self._stream.durable)
+
+    def _publish(self, durable: Durable) -> None:
+        with self._publish_lock:
+            self._put_end(durable)
+
+    def _put_end(self, durable: Durable) -> None:
+        # What is durable and acked does not depend on it: readers of other processes see less for a while.
+        try:
+            self._published.put_end(self._slot, self.owner, durable)
+            self._publish_due = False
+        except OSError:
+            self._publish_due = True
+
     def _on_durable(self, durable: Durable) -> None:
-        self._published.put_end(self._slot, self.owner, durable)
+        self._publish(durable)
         if self._growth_wanted:
             self._tell_growth()
 

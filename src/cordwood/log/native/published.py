@@ -2,13 +2,15 @@
 
 `published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
 and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
-begins, and is synced, since records below must stay gone. `published/catalog` lists the topics with their slots, and is
+begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
+written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their slots, and is
 replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
 """
 
 import json
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from cordwood.errors import Corrupt, NotFound
 from .coordinator import TopicRow
 from .plog import PlogId
 from .stream.gate import Durable
-from .world.disk import Disk, File
+from .world.disk import Disk, File, make_durable_folder
 
 METADATA_SLOT = 0
 
@@ -28,11 +30,13 @@ _CATALOG = f"{_FOLDER}/catalog"
 _CATALOG_NEW = f"{_FOLDER}/catalog.new"
 _ENDS = f"{_FOLDER}/ends"
 _VERSION = 1
-_PART_BYTES = 64
-_SLOT_BYTES = 2 * _PART_BYTES
+_SLOT_BYTES = 128
+_END_BYTES = 64
+_START_BYTES = 32
+_START_PLACES = (_END_BYTES, _END_BYTES + _START_BYTES)
 _CRC = struct.Struct("<I")
 _END = struct.Struct("<4sIIQQQq16x")
-_START = struct.Struct("<4sIIQ40x")
+_START = struct.Struct("<4sIIQ8x")
 _END_MAGIC = b"END\x01"
 _START_MAGIC = b"BEG\x01"
 
@@ -93,7 +97,7 @@ class PublishedReader:
 
     def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
         """How far this log is durable, as far as it was published."""
-        fields = self._part(slot * _SLOT_BYTES, _END, _END_MAGIC)
+        fields = _part(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC)
         if fields is None or Owner(fields[0], fields[1]) != owner:
             return None
         plog, end, next_offset, max_timestamp = fields[2:]
@@ -102,28 +106,19 @@ class PublishedReader:
 
     def start(self, slot: int, owner: Owner) -> int | None:
         """The first kept offset, if the log was ever trimmed."""
-        fields = self._part(slot * _SLOT_BYTES + _PART_BYTES, _START, _START_MAGIC)
-        return fields[2] if fields is not None and Owner(fields[0], fields[1]) == owner else None
+        return max((start for start in _starts(self._file(), slot, owner) if start is not None), default=None)
 
     def close(self) -> None:
         if self._ends is not None:
             self._ends.close()
 
-    def _part(self, position: int, layout: struct.Struct, magic: bytes) -> tuple[int, ...] | None:
+    def _file(self) -> File | None:
         if self._ends is None:
             try:
                 self._ends = self._disk.open(_ENDS)
             except FileNotFoundError:
                 return None
-        # A slot that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
-        for _ in range(3):
-            data = self._ends.read(_PART_BYTES, position)
-            if len(data) < _PART_BYTES:
-                return None
-            if _CRC.unpack_from(data)[0] == crc32c(data[_CRC.size :]):
-                found, *fields = layout.unpack(data[_CRC.size :])
-                return tuple(fields) if found == magic else None
-        return None
+        return self._ends
 
 
 class PublishedWriter:
@@ -131,14 +126,19 @@ class PublishedWriter:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        disk.make_folder(_FOLDER)
-        disk.sync_folder("")
+        make_durable_folder(disk, _FOLDER)
         try:
             self._ends = disk.open(_ENDS, write=True)
         except FileNotFoundError:
             self._ends = disk.create(_ENDS)
-            self._ends.sync()
-            disk.sync_folder(_FOLDER)
+            try:
+                self._ends.sync()
+                disk.sync_folder(_FOLDER)
+            except OSError:
+                self._ends.close()
+                # Or the next open would take a name for durable that is not.
+                disk.remove(_ENDS)
+                raise
 
     def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
         plog = 0 if durable.plog is None else durable.plog.random
@@ -147,9 +147,15 @@ class PublishedWriter:
 
     def put_start(self, slot: int, owner: Owner, start: int) -> None:
         """Synced: what was trimmed must not be readable again after a power cut (R7)."""
+        first, second = _starts(self._ends, slot, owner)
+        older = 0 if first is None or (second is not None and first < second) else 1
         body = _START.pack(_START_MAGIC, *owner, start)
-        self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES + _PART_BYTES)
+        part = _CRC.pack(crc32c(body)) + body
+        self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[older])
         self._ends.sync()
+        # The other copy helps where this one is damaged later; to lose it does no harm.
+        with suppress(OSError):
+            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[1 - older])
 
     def put_catalog(self, catalog: Catalog) -> None:
         self._disk.remove(_CATALOG_NEW)
@@ -164,6 +170,27 @@ class PublishedWriter:
 
     def close(self) -> None:
         self._ends.close()
+
+
+def _starts(file: File | None, slot: int, owner: Owner) -> list[int | None]:
+    """The first kept offset as both copies have it; None for one that is another log's, or damaged."""
+    parts = [_part(file, slot * _SLOT_BYTES + place, _START, _START_MAGIC) for place in _START_PLACES]
+    return [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
+
+
+def _part(file: File | None, position: int, layout: struct.Struct, magic: bytes) -> tuple[int, ...] | None:
+    if file is None:
+        return None
+    size = _CRC.size + layout.size
+    # A part that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
+    for _ in range(3):
+        data = file.read(size, position)
+        if len(data) < size:
+            return None
+        if _CRC.unpack_from(data)[0] == crc32c(data[_CRC.size :]):
+            found, *values = layout.unpack(data[_CRC.size :])
+            return tuple(values) if found == magic else None
+    return None
 
 
 def _encoded_catalog(catalog: Catalog) -> bytes:

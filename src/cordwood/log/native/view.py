@@ -9,12 +9,13 @@ from collections.abc import Callable
 from cordwood.errors import NotFound, Unavailable
 
 from .coordinator import TopicRow
-from .plog import PlogId, PlogStore, find_tail
+from .plog import PlogId, PlogStore, find_tail, sealed_end
 from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader
+from .stream.blocks import stored_batches
 from .stream.chain import Chain
 from .stream.cursor import View
 from .stream.gate import Durable
-from .stream.metadata import read_records
+from .stream.metadata import apply_batch, read_records
 from .stream.recovery import readable_end
 from .world.disk import Disk
 
@@ -55,13 +56,19 @@ class FolderView:
         owner = Owner(published.topic.id, partition)
         return ViewedLog(self, f"{topic}/{partition}", owner, published.slot + partition)
 
-    def chain(self, service: str, catalog: Catalog) -> Chain:
-        """The plogs of a log, as far as the metadata stream is published."""
+    def chain(self, service: str, catalog: Catalog, published: PlogId | None) -> Chain:
+        """The plogs of a log, as far as the metadata stream is known to be durable.
+
+        `published` is the plog in which the log's published end stands: that was written after the switch to it was.
+        """
         with self._lock:
             for _ in range(_TRIES):
                 try:
-                    self._read_metadata(catalog)
-                    return self._chains.get(service, Chain())
+                    durable, tail = self._read_metadata(catalog)
+                    chain = self._chains.get(service, Chain())
+                    if durable.plog is None or published is None or chain.place_of(published) >= 0:
+                        return chain
+                    return self._chain_up_to(published, service, chain, durable.plog, durable.end, tail)
                 except NotFound:
                     # The metadata went on in another plog while it was being read.
                     self._metadata, catalog = None, self.catalog()
@@ -70,34 +77,46 @@ class FolderView:
     def close(self) -> None:
         self.published.close()
 
-    def _read_metadata(self, catalog: Catalog) -> None:
-        durable = self._metadata_end(catalog)
+    def _read_metadata(self, catalog: Catalog) -> tuple[Durable, int]:
+        """Read on up to the durable end, which is returned, with the end of the whole frames that follow it."""
+        durable, tail = self._metadata_end(catalog)
         if durable.plog is None:
             self._chains = {}
-            return
+            return durable, tail
         start = 0
         if self._metadata is not None and self._metadata[0] == durable.plog and self._metadata[1] <= durable.end:
             start = self._metadata[1]
         chains = dict(self._chains) if start else {}
         read_records(self.plogs, durable.plog, start, durable.end, chains)
         self._chains, self._metadata = chains, (durable.plog, durable.end)
+        return durable, tail
 
-    def _metadata_end(self, catalog: Catalog) -> Durable:
+    def _chain_up_to(self, published: PlogId, service: str, chain: Chain, plog: PlogId, start: int, end: int) -> Chain:
+        """The chain with the records behind the durable end, if they lead to the published plog; else as it was."""
+        chains = dict(self._chains)
+        for batch in stored_batches(self.plogs, plog, start, end):
+            apply_batch(chains, batch)
+            longer = chains.get(service, Chain())
+            if longer.place_of(published) >= 0:
+                return longer
+        return chain
+
+    def _metadata_end(self, catalog: Catalog) -> tuple[Durable, int]:
         published = self.published.end(METADATA_SLOT, METADATA_OWNER, catalog)
         if published is not None and published.plog is not None and self.writer_alive():
-            return published
+            return published, published.end
         # Without a writer the slot may be older than the catalog, which is synced.
         if catalog.metadata_plog is None:
-            return Durable(None, 0, 0)
+            return Durable(None, 0, 0), 0
         latest = PlogId.parse(catalog.metadata_plog)
         start = published.end if published is not None and published.plog == latest else 0
         next_offset = published.next_offset if published is not None and start else None
         file = self.plogs.open_file(latest)
         try:
-            tail = find_tail(file, latest, start=start, next_offset=next_offset)
+            tail = find_tail(file, latest, start=start, next_offset=next_offset, synced_end=sealed_end(file, latest))
         finally:
             file.close()
-        return Durable(latest, tail.synced_end, tail.synced_offset)
+        return Durable(latest, tail.synced_end, tail.synced_offset), tail.end
 
 
 class ViewedLog:
@@ -130,20 +149,29 @@ class ViewedLog:
         catalog = self._folder.catalog()
         published = self._folder.published.end(self._slot, self._owner, catalog)
         start = self._folder.published.start(self._slot, self._owner) or 0
-        durable = self._durable(published, catalog, alive)
+        durable = self._durable(published, catalog, alive, start)
         if self._chain.links:
             start = max(start, self._chain.links[0].first_offset)
         # Everything may be trimmed: then the log begins where it ends.
         next_offset = max(durable.next_offset, start)
         return View(start, durable._replace(next_offset=next_offset), self._chain)
 
-    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool) -> Durable:
+    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool, start: int) -> Durable:
+        plog = None if published is None else published.plog
         # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
-        if not (alive and published is not None and published.plog is not None and self._has(published.plog)):
-            self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog)
-        if alive and published is not None and (published.plog is None or self._has(published.plog)):
+        if not (alive and plog is not None and self._has(plog)):
+            self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
+        if alive and published is not None and (plog is None or self._has(plog)):
             return published
-        return readable_end(self.plogs, self._chain, published, writer_alive=False)
+        try:
+            return readable_end(self.plogs, self._chain, published)
+        except NotFound:
+            last = self._chain.last
+            if alive or last is None or start < last.first_offset:
+                raise
+            # The last plog was trimmed away, which the metadata that is known to be durable does not say yet.
+            self._chain = Chain()
+            return Durable(None, 0, start)
 
     def _has(self, plog: PlogId) -> bool:
         return self._chain.place_of(plog) >= 0

@@ -7,6 +7,16 @@ nothing of logs, topics or other plogs. It imports `records`, `errors` and the d
 from .id import PlogId
 from .plog import APPEND_BYTES_MAX, Plog, PlogStatus
 from .store import PlogStore
-from .tail import Tail, find_tail
+from .tail import Tail, find_tail, make_durable, sealed_end
 
-__all__ = ["APPEND_BYTES_MAX", "Plog", "PlogId", "PlogStatus", "PlogStore", "Tail", "find_tail"]
+__all__ = [
+    "APPEND_BYTES_MAX",
+    "Plog",
+    "PlogId",
+    "PlogStatus",
+    "PlogStore",
+    "Tail",
+    "find_tail",
+    "make_durable",
+    "sealed_end",
+]

@@ -2,7 +2,7 @@
 
 from cordwood.errors import Conflict, NotFound
 
-from ..world.disk import Disk, File
+from ..world.disk import Disk, File, make_durable_folder
 from .id import PlogId
 from .plog import Plog
 from .seal import SEAL_BYTES
@@ -19,8 +19,7 @@ class PlogStore:
 
     def prepare(self) -> None:
         """Make the folder, durably: once, by the writing process."""
-        self._disk.make_folder(_FOLDER)
-        self._disk.sync_folder("")
+        make_durable_folder(self._disk, _FOLDER)
 
     def create(self, id: PlogId, size: int) -> Plog:
         """A new plog with its space reserved. A full disk raises OSError, and leaves nothing behind."""
@@ -58,7 +57,8 @@ class PlogStore:
         plog.reopened(self.open_file(plog.id, write=True))
 
     def delete(self, id: PlogId) -> None:
-        self._disk.remove(self._path(id))
+        """Remove the file of a plog that no chain has. One that cannot be removed now is swept at the next open."""
+        self.delete_file(id.random)
 
     def files(self) -> set[int]:
         """The random parts of the ids of all plogs on this disk."""
@@ -66,7 +66,11 @@ class PlogStore:
         return {int(name.removesuffix(_SUFFIX), 16) for name in names}
 
     def delete_file(self, random: int) -> None:
-        self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
+        try:
+            self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
+        except OSError:
+            # It only takes space: an error would be taken for one of whatever made the plog superfluous.
+            return
 
     def _path(self, id: PlogId) -> str:
         return f"{_FOLDER}/{id.file_name}"

@@ -15,6 +15,7 @@ from cordwood.records.frame import MAGIC
 
 from ..world.disk import File
 from .id import PlogId
+from .seal import SEAL_BYTES, Seal
 
 
 class Tail(NamedTuple):
@@ -30,14 +31,21 @@ class Tail(NamedTuple):
 
 
 def find_tail(
-    file: File, id: PlogId, *, start: int = 0, next_offset: int | None = None, max_timestamp: int = -1
+    file: File,
+    id: PlogId,
+    *,
+    start: int = 0,
+    next_offset: int | None = None,
+    max_timestamp: int = -1,
+    synced_end: int = 0,
 ) -> Tail:
     """Walk the frames from `start`, a frame boundary up to which the plog is known to be synced.
 
-    `next_offset` is the offset of the first record there (None: whatever it has). Reads the plog from `start` on.
+    `next_offset` is the offset of the first record there (None: whatever it has). `synced_end` is one that somebody
+    else vouches for, if it is higher. Reads the plog from `start` on.
     """
     data = file.read(max(0, file.size() - start), start)
-    at, synced_end = 0, start
+    at, synced_end = 0, max(start, synced_end)
     boundaries = {start: next_offset or 0}
     while (header := _frame_at(data, at, id, start, next_offset)) is not None:
         next_offset = header.next_offset
@@ -50,9 +58,26 @@ def find_tail(
     if vouched > end or synced_end not in boundaries:
         raise Corrupt(
             f"plog {id} is damaged at byte {end}: up to byte {vouched} it was synced, but no whole frame stands there;"
-            " restore the folder from a copy, or trim the log past the damage"
+            " restore the folder from a copy"
         )
     return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end])
+
+
+def sealed_end(file: File, id: PlogId) -> int:
+    """Where the plog says that it was sealed, which is what a clean close does; 0 if it does not."""
+    seal = Seal.decode(file.read(SEAL_BYTES, max(0, file.size() - SEAL_BYTES)))
+    return seal.end if seal is not None and seal.plog == id.random else 0
+
+
+def make_durable(file: File, tail: Tail) -> None:
+    """Sync the whole frames that a crash left, before they are taken for part of the log (R8).
+
+    They may be in the page cache alone. If the crashed process had a sync of them fail, the kernel holds them for
+    written, and would sync nothing: so they are written once more, as they are.
+    """
+    if tail.end > tail.synced_end:
+        file.write([file.read(tail.end - tail.synced_end, tail.synced_end)], tail.synced_end)
+    file.sync()
 
 
 def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: int | None) -> FrameHeader | None:

@@ -1,10 +1,9 @@
 """Frames out of plogs, in large steps: one read of the disk for many frames, columns that are views of that read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from cordwood.errors import Corrupt
 from cordwood.records import (
-    FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
     FrameCut,
     FrameHeader,
@@ -65,33 +64,31 @@ class PlogCursor:
         self.position = start + at
         return batches
 
-    def read_one(self, end: int) -> StoredBatch:
-        """The next frame alone."""
-        start = self.position
-        data = self._file.read(min(FRAME_BYTES_MAX, end - start), start)
-        header = self._header(data, 0)
-        self.position = start + header.length
-        return decode_frame(data, 0, header)
+    def skip_to(self, offset: int, first_offset: int, end: int) -> None:
+        """Move to the frame that holds `offset`, by frame headers alone; `first_offset` is that of the frame here.
 
-    def skip_to(self, offset: int, end: int) -> None:
-        """Move to the frame that holds `offset`."""
-        self.skip(end, lambda header: header.next_offset > offset)
-
-    def skip(self, end: int, found: Callable[[FrameHeader], bool]) -> None:
-        """Move to the first frame that is `found`, or to `end`, by frame headers alone."""
+        No CRC is looked at, but each frame must follow the one before: a damaged header cannot hide one.
+        """
         while self.position < end:
             start = self.position
             data = self._file.read(min(_FIND_BYTES, end - start), start)
             at = 0
             while at + FRAME_HEADER_BYTES <= len(data):
-                header = self._header(data, at)
-                if found(header):
+                try:
+                    header = self._header(data, at)
+                except Corrupt as error:
+                    raise self._damaged(start + at, str(error)) from error
+                if header.first_offset != first_offset:
+                    raise self._damaged(start + at, f"it begins at offset {header.first_offset}, not {first_offset}")
+                first_offset = header.next_offset
+                if first_offset > offset:
                     self.position = start + at
                     return
                 at += header.length
             if at == 0:
                 raise self._damaged(start, "no frame header stands there")
             self.position = start + at
+        raise self._damaged(self.position, f"offset {offset} should stand before")
 
     def close(self) -> None:
         self._file.close()

@@ -1,13 +1,12 @@
 """Reading a log across its plogs."""
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.records import StoredBatch
 
 from ..plog import PlogStore
-from .blocks import PlogCursor, open_cursor
+from .blocks import PlogCursor, open_cursor, stored_batches
 from .chain import Chain, Link
 from .gate import Durable
 
@@ -58,10 +57,22 @@ class LogCursor:
             return []
         try:
             plog, end = self._at_offset(view)
+            position = plog.position
             batches = plog.read(end)
         except NotFound as error:
             self._check_kept(self._source.view())
             raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}") from error
+        except (Corrupt, OSError):
+            # The plog may have been read beyond the offset: whoever tries again begins at its frame.
+            self.close()
+            raise
+        found = batches[0].offsets
+        if not found[0] <= self.offset <= found[-1]:
+            self.close()
+            raise Corrupt(
+                f"plog {plog.id} is damaged at byte {position}: offsets {found[0]} to {found[-1]} stand there,"
+                f" not {self.offset}"
+            )
         if batches[0].offsets[0] < self.offset:
             batches[0] = batches[0][self.offset - batches[0].offsets[0] :]
         while batches and batches[-1].offsets[0] >= limit:
@@ -91,7 +102,7 @@ class LogCursor:
         if self._plog is None or self._link is None or self._link.id != link.id:
             self.close()
             self._plog, self._link = open_cursor(self._source.plogs, link.id), link
-            self._plog.skip_to(self.offset, end)
+            self._plog.skip_to(self.offset, link.first_offset, end)
         return self._plog, end
 
 
@@ -102,7 +113,7 @@ def offset_at(source: Source, timestamp: int) -> int:
         newest = view.durable.max_timestamp if link.id == view.durable.plog else link.max_timestamp
         if newest < timestamp:
             continue
-        found = _offset_in(source, view, link, lambda stamp: stamp >= timestamp)
+        found = _offset_in(source, view, link, timestamp)
         if found is not None:
             return found
         if link.id == view.durable.plog:
@@ -110,18 +121,12 @@ def offset_at(source: Source, timestamp: int) -> int:
     return view.durable.next_offset
 
 
-def _offset_in(source: Source, view: View, link: Link, wanted: Callable[[int], bool]) -> int | None:
-    end = view.end_of(link)
-    cursor = open_cursor(source.plogs, link.id)
-    try:
-        while cursor.position < end:
-            cursor.skip(end, lambda header: wanted(header.timestamp_max) and header.next_offset > view.start)
-            if cursor.position >= end:
-                return None
-            batch = cursor.read_one(end)
-            for offset, timestamp in zip(batch.offsets, batch.timestamps, strict=True):
-                if wanted(timestamp) and offset >= view.start:
-                    return offset
-    finally:
-        cursor.close()
+def _offset_in(source: Source, view: View, link: Link, timestamp: int) -> int | None:
+    # Frame headers alone would do, but a damaged one could hide its frame: so CRCs are checked, of one plog.
+    for batch in stored_batches(source.plogs, link.id, 0, view.end_of(link)):
+        if batch.offsets[-1] < view.start or max(batch.timestamps) < timestamp:
+            continue
+        for offset, stamp in zip(batch.offsets, batch.timestamps, strict=True):
+            if stamp >= timestamp and offset >= view.start:
+                return offset
     return None

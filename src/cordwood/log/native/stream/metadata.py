@@ -8,10 +8,10 @@ stores only its id.
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import FRAME_BYTES_MAX, Batch, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, encode_frame
 
 from ..coordinator import Coordinator
-from ..plog import Plog, PlogId, PlogStore, find_tail
+from ..plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
 from ..world.clock import Clock
 from ..world.workers import Workers
 from .append import Append
@@ -24,6 +24,7 @@ from .stream import Stream
 from .succession import Done, NoRoom
 
 METADATA_PLOG_BYTES_MIN = 256 * 1024
+_LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
 
 
@@ -39,12 +40,19 @@ class MetadataManager:
         *,
         epoch: int,
         new_id: NewId,
+        published: Durable | None,
         plog_bytes_min: int = METADATA_PLOG_BYTES_MIN,
         on_durable: Callable[[Durable], None],
         on_switch: Callable[[Durable], bool],
     ) -> None:
+        # Set when a record was neither durable nor kept for a retry, which is a defect. Later records of that log would
+        # build on it, and an ack may depend on it: so nothing is recorded any more, and every switch is refused.
+        self._broken: str | None = None
         latest = coordinator.metadata_plog()
-        self.chains, next_offset = ({}, 0) if latest is None else read_all(plogs, PlogId.parse(latest))
+        self.chains: dict[str, Chain] = {}
+        self.found = Durable(None, 0, 0)
+        if latest is not None:
+            self.chains, self.found = read_all(plogs, PlogId.parse(latest), published)
         self._succession = MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch)
         self._stream = Stream(
             plogs,
@@ -55,7 +63,7 @@ class MetadataManager:
             epoch=epoch,
             new_id=new_id,
             chain=Chain(),
-            next_offset=next_offset,
+            next_offset=self.found.next_offset,
             seal_due=False,
             on_durable=on_durable,
         )
@@ -68,6 +76,8 @@ class MetadataManager:
         )
 
     def stuck(self) -> str | None:
+        if self._broken is not None:
+            return self._broken
         return self._stream.room_wanted_for if self._stream.turn.stalled() else None
 
     def retry(self) -> None:
@@ -81,6 +91,10 @@ class MetadataManager:
         for append in appends:
             recording = append.waiter
             assert isinstance(recording, _Recording)
+            if append.error is not None:
+                self._broken = self._broken or f"the metadata could not be recorded: {append.error}"
+            if self._broken is not None:
+                continue
             _apply_all(self.chains, recording.service, recording.records)
             recording.done()
 
@@ -121,10 +135,11 @@ class MetadataSuccession:
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_switch
 
-    def plog_bytes(self, plogs_before: int) -> int:
-        # Several times the list, so that the list is a small part of what is written.
+    def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
-        return max(self._plog_bytes_min, 4 * whole)
+        whole += FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
+        # Several times the list, so that the list is a small part of what is written; and `needed` comes behind it.
+        return max(self._plog_bytes_min, 4 * whole, whole + needed)
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         for batch in self._whole_list():
@@ -167,7 +182,7 @@ class MetadataSuccession:
         size = 0
         for key, value in rows:
             size += len(key) + len(value) + 16
-            if values and size > FRAME_BYTES_MAX // 2:
+            if values and size > _LIST_FRAME_BYTES_MAX:
                 batches.append(Batch.of(values, keys=keys))
                 keys, values, size = [], [], len(key) + len(value) + 16
             keys.append(key)
@@ -177,25 +192,33 @@ class MetadataSuccession:
         return batches
 
 
-def read_all(plogs: PlogStore, latest: PlogId) -> tuple[dict[str, Chain], int]:
-    """The chains of all services, from the latest metadata plog alone, and the offset that follows."""
+def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
+    """The chains of all services, from the latest metadata plog alone, and its end.
+
+    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard.
+    """
     file = plogs.open_file(latest, write=True)
     try:
-        tail = find_tail(file, latest)
-        # As for any log: what is taken for recorded must not be only in the page cache.
-        file.sync()
+        known = published.end if published is not None and published.plog == latest else 0
+        tail = find_tail(file, latest, synced_end=max(known, sealed_end(file, latest)))
+        # R8, as for any log: what is taken for recorded must not be only in the page cache.
+        make_durable(file, tail)
     finally:
         file.close()
     chains: dict[str, Chain] = {}
     read_records(plogs, latest, 0, tail.end, chains)
-    return chains, tail.next_offset
+    return chains, Durable(latest, tail.end, tail.next_offset)
 
 
 def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
     """Apply what stands between two positions of a metadata plog."""
     for batch in stored_batches(plogs, plog, start, end):
-        for key, value in zip(batch.keys, batch.values, strict=True):
-            _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
+        apply_batch(chains, batch)
+
+
+def apply_batch(chains: dict[str, Chain], batch: StoredBatch) -> None:
+    for key, value in zip(batch.keys, batch.values, strict=True):
+        _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
 
 
 def _apply_all(chains: dict[str, Chain], service: str, records: Sequence[MetadataRecord]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..plog import PlogStore, find_tail
+from ..plog import PlogStore, find_tail, make_durable
 from .chain import Chain, Link
 from .gate import Durable
 
@@ -30,23 +30,22 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recove
         )
         # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
         # must be durable before the seal is recorded or the end is published.
-        file.sync()
+        make_durable(file, tail)
     finally:
         file.close()
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
     return Recovered(chain.with_last(sealed), tail.next_offset, True)
 
 
-def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None, *, writer_alive: bool) -> Durable:
-    """How far a reader of another process may go: never beyond what a power cut leaves (R8). Repairs nothing."""
+def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None) -> Durable:
+    """How far a reader may go where no writer says so: never beyond what a power cut leaves (R8). Repairs nothing."""
     last = chain.last
     if last is None:
-        return Durable(None, 0, 0 if published is None else published.next_offset)
+        # Nothing was ever written, or all of it is trimmed: the caller knows where the log begins.
+        return Durable(None, 0, 0)
     if last.end is not None:
         return Durable(last.id, last.end, last.next_offset, last.max_timestamp)
     known = _known(last, published)
-    if writer_alive:
-        return known
     file = plogs.open_file(last.id)
     try:
         tail = find_tail(file, last.id, start=known.end, next_offset=known.next_offset)

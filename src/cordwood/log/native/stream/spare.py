@@ -41,7 +41,10 @@ class PlogMaker:
         self._workers.spawn(lambda: self._make_spare(size))
 
     def give_back(self, plog: Plog) -> None:
-        """A plog that was made and not used becomes the spare."""
+        """A plog that was made and not used becomes the spare; one that has failed or holds something goes."""
+        if plog.failed is not None or plog.end:
+            self.discard(plog)
+            return
         with self._lock:
             self._asked = True
             unused, self._spare = self._spare, plog

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from cordwood.errors import Conflict, CordwoodError, NotFound, Timeout, Unavailable
+from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
 from cordwood.records import decode_header, encode_frame
 
 from ..plog import Plog, PlogStore
@@ -71,6 +71,7 @@ class Stream:
         self._synced_offset = next_offset
         self._synced_timestamp = -1
         self._unsynced: list[Append] = []
+        self._refusal: Outcome = "not_written"
 
     @property
     def holds_file(self) -> bool:
@@ -124,6 +125,8 @@ class Stream:
         except OSError:
             # A sync or a write that failed is never retried on that file: what it held goes to a new plog, once.
             lost = self._give_up_plog(group)
+        # Until the seal of the failed plog is recorded, a crash may bring its frames back.
+        self._refusal = "unknown"
         try:
             return self._put_and_sync(lost)
         except OSError as error:
@@ -136,6 +139,8 @@ class Stream:
             failure.__cause__ = error
             fail(lost, failure)
             return []
+        finally:
+            self._refusal = "not_written"
 
     def _put_and_sync(self, group: list[Append]) -> list[Append]:
         left = deque(frames(group))
@@ -155,7 +160,11 @@ class Stream:
         if self._succession.patient:
             self.room_wanted_for = str(reason)
             return appends
-        refused = Unavailable(f"{self.name}: {reason}; free some space and append again", outcome="not_written")
+        if self._refusal == "unknown":
+            text = f"{self.name}: the write failed, and may be durable or not; then there was {reason}"
+        else:
+            text = f"{self.name}: {reason}; free some space and append again"
+        refused = Unavailable(text, outcome=self._refusal)
         refused.__cause__ = reason.__cause__
         fail(appends, refused)
         return []
@@ -199,7 +208,7 @@ class Stream:
                 offset += append.count
             else:
                 reason = f"{self.name} is at offset {offset}, not at {append.expected}"
-                fail([append], Conflict(reason, actual=offset, outcome="not_written"))
+                fail([append], Conflict(reason, actual=offset, outcome=self._refusal))
         return accepted
 
     def _sync(self) -> None:
@@ -214,7 +223,7 @@ class Stream:
         with self._gate_lock:
             self._release(self._gate.synced(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(self._succession.plog_bytes(self._made))
+            self._maker.make_ahead(self._succession.plog_bytes(self._made, 0))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
@@ -227,7 +236,7 @@ class Stream:
 
     def _switch(self, size: int) -> Plog:
         """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
-        following = self._maker.make(max(size, self._succession.plog_bytes(self._made)))
+        following = self._maker.make(self._succession.plog_bytes(self._made, size))
         try:
             if self._unsynced:
                 self._sync()
@@ -312,11 +321,14 @@ class Stream:
         assert link.end is not None
         try:
             plog = self._plogs.resume(link.id, link.end)
-        except NotFound:
-            # Dropped meanwhile.
+        except (NotFound, OSError):
+            # Dropped meanwhile, or no file can be opened now.
             return
         try:
             plog.seal(link.end, next_offset=link.next_offset, max_timestamp=link.max_timestamp)
+        except OSError:
+            # Only space is lost: below the recorded end nothing was touched.
+            return
         finally:
             plog.close()
 

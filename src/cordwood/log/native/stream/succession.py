@@ -26,8 +26,8 @@ class Succession(Protocol):
     patient: bool
     """Whether appends wait, in order and for ever, until there is room, or are refused."""
 
-    def plog_bytes(self, plogs_before: int) -> int:
-        """How large the next plog of this open is to be."""
+    def plog_bytes(self, plogs_before: int, needed: int) -> int:
+        """How large the next plog of this open is to be, if `needed` bytes are to be put into it at once."""
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         """Called with a new plog before it is used; returns the offset that follows. `NoRoom`: not now."""
@@ -53,9 +53,9 @@ class LogSuccession:
         self._service = service
         self._plog_bytes_max = plog_bytes_max
 
-    def plog_bytes(self, plogs_before: int) -> int:
+    def plog_bytes(self, plogs_before: int, needed: int) -> int:
         # The first ones are small, so that a thousand logs that each got one record do not reserve 16 GiB.
-        return min(self._plog_bytes_max, PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)))
+        return max(needed, min(self._plog_bytes_max, PLOG_BYTES_FIRST << (2 * min(plogs_before, 8))))
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.

@@ -106,9 +106,24 @@ class Disk(Protocol):
         """
         ...
 
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder; one that is missing, or has something in it, stays as it is."""
+        ...
+
     def sync_folder(self, name: str) -> None:
         """Make the names in a folder durable: what was created, removed and replaced."""
         ...
+
+
+def make_durable_folder(disk: Disk, name: str) -> None:
+    """A folder whose name is on the disk; its parent is the disk's own folder."""
+    disk.make_folder(name)
+    try:
+        disk.sync_folder("")
+    except OSError:
+        # R2: nobody knows whether the name is there, and a later sync that succeeds does not tell. Made anew, it will.
+        disk.remove_folder(name)
+        raise
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -246,7 +261,14 @@ class RealDisk:
         if name:
             self._path(name).mkdir(exist_ok=True)
         else:
-            _make_durable_folder(self.root.absolute())
+            _make_folder_and_parents(self.root.absolute())
+
+    def remove_folder(self, name: str) -> None:
+        try:
+            self._path(name).rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
     def sync_folder(self, name: str) -> None:
         _sync_folder(self._folder(name))
@@ -259,9 +281,9 @@ class RealDisk:
         return self._path(name) if name else self.root
 
 
-def _make_durable_folder(path: Path) -> None:
+def _make_folder_and_parents(path: Path) -> None:
     if not path.parent.exists():
-        _make_durable_folder(path.parent)
+        _make_folder_and_parents(path.parent)
     path.mkdir(exist_ok=True)
     # Also where the folder exists: who made it may have been killed before this line.
     # A parent that we may not read was not written by us: then the folder's name is its maker's to keep.

@@ -1,0 +1,99 @@
+"""A coordinator in memory, as good as SQLite with `synchronous=FULL`: each call is atomic, and durable when it returns.
+
+Every call that changes something is two operations of the disk that it is given, "coordinator trim" and
+"coordinator trim committed": an error or a power cut at the first leaves nothing, at the second all of it, and the
+caller cannot tell which.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from cordwood.errors import Conflict, Fenced, NotFound, Unavailable
+from cordwood.log.native.coordinator import LogRow, TopicRow
+from cordwood.simulation.disk import SimulatedDisk
+
+
+@dataclass(frozen=True)
+class _State:
+    epoch: int = 0
+    next_id: int = 1
+    metadata_plog: str | None = None
+    topics: dict[str, TopicRow] = field(default_factory=dict)
+    logs: dict[tuple[int, int], LogRow] = field(default_factory=dict)
+
+
+class SimulatedCoordinator:
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._state = _State()
+
+    def after_crash(self, disk: SimulatedDisk) -> "SimulatedCoordinator":
+        """The same rows beside another disk; this one stays as it is, as the disk does."""
+        found = SimulatedCoordinator(disk)
+        found._state = self._state
+        return found
+
+    def take_over(self) -> int:
+        self._commit("take_over", replace(self._state, epoch=self._state.epoch + 1))
+        return self._state.epoch
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication: int,
+        retention_ms: int | None,
+        retention_bytes: int | None,
+    ) -> TopicRow:
+        state = self._state
+        if name in state.topics:
+            raise Conflict(f"topic {name!r} exists already")
+        row = TopicRow(state.next_id, name, partitions, replication, retention_ms, retention_bytes)
+        self._commit("create_topic", replace(state, next_id=state.next_id + 1, topics={**state.topics, name: row}))
+        return row
+
+    def delete_topic(self, id: int) -> None:
+        state = self._state
+        topics = {name: row for name, row in state.topics.items() if row.id != id}
+        if len(topics) == len(state.topics):
+            raise NotFound(f"no topic has the id {id}")
+        logs = {key: row for key, row in state.logs.items() if row.topic_id != id}
+        self._commit("delete_topic", replace(state, topics=topics, logs=logs))
+
+    def topics(self) -> list[TopicRow]:
+        self._disk.check_power()
+        return [row for _, row in sorted(self._state.topics.items())]
+
+    def logs(self) -> list[LogRow]:
+        self._disk.check_power()
+        return list(self._state.logs.values())
+
+    def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+        key = (topic_id, partition)
+        before = self._state.logs.get(key)
+        if before is not None:
+            start, next_offset = max(start, before.start), max(next_offset, before.next_offset)
+        row = LogRow(topic_id, partition, start, next_offset)
+        self._commit("trim", replace(self._state, logs={**self._state.logs, key: row}))
+
+    def metadata_plog(self) -> str | None:
+        self._disk.check_power()
+        return self._state.metadata_plog
+
+    def set_metadata_plog(self, epoch: int, expected: str | None, id: str) -> None:
+        if (epoch, expected) != (self._state.epoch, self._state.metadata_plog):
+            raise Fenced(f"epoch {epoch} no longer owns the folder: another process took it over")
+        self._commit("set_metadata_plog", replace(self._state, metadata_plog=id))
+
+    def close(self) -> None:
+        return
+
+    def _commit(self, call: str, state: _State) -> None:
+        self._step(call)
+        self._state = state
+        self._step(f"{call} committed")
+
+    def _step(self, name: str) -> None:
+        try:
+            self._disk.step("coordinator", name)
+        except OSError as error:
+            raise Unavailable(f"the coordinator failed: {error}") from error

@@ -1,0 +1,244 @@
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cordwood
+from cordwood import Batch
+from tests.cli.conftest import Command, Start
+
+
+@pytest.fixture(autouse=True)
+async def topic(folder: Path) -> None:
+    async with cordwood.connect(folder) as cw:
+        await cw.create_topic("events")
+        await cw.create_topic("many", partitions=3)
+        await cw.log("events").append(
+            Batch.of(
+                [b"caf\xc3\xa9", b"\xff\x00", None, b""],
+                keys=[b"k", b"\xfe", None, b""],
+                headers=[[("h", b"1"), ("h", None)], [], [], []],
+                timestamps=[1_700_000_000_000, 1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000],
+            )
+        )
+
+
+def lines(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def offsets(out: str) -> list[int]:
+    return [record["offset"] for record in lines(out)]
+
+
+def test_the_table_for_people(run: Command) -> None:
+    assert run("log", "read", "events").out.splitlines() == [
+        "OFFSET  TIME (UTC)               KEY          VALUE",
+        "     0  2023-11-14 22:13:20.000  k            café  h=1  h=∅",
+        "     1  2023-11-14 22:13:21.000  base64:/g==  base64:/wA=",
+        "     2  2023-11-14 22:13:22.000  ∅            ∅",
+        "     3  2023-11-14 22:13:23.000",
+    ]
+
+
+def test_json_keeps_null_empty_and_bytes_apart(run: Command) -> None:
+    first, *rest = lines(run("log", "read", "events", "--json").out)
+    assert first == {
+        "topic": "events",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": 1_700_000_000_000,
+        "key": "k",
+        "value": "café",
+        "headers": [["h", "1"], ["h", None]],
+    }
+    assert [(record["key"], record["value"]) for record in rest] == [
+        ({"base64": "/g=="}, {"base64": "/wA="}),
+        (None, None),
+        ("", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--start 2", [2, 3]),
+        ("--stop 2", [0, 1]),
+        ("--start 1 --stop 3", [1, 2]),
+        ("--start 4", []),
+        ("--limit 3", [0, 1, 2]),
+        ("--start 1 --limit 100", [1, 2, 3]),
+        ("--from-time 2023-11-14T22:13:21.5", [2, 3]),
+        ("--from-time 2023-11-14T23:13:22+01:00", [2, 3]),
+        ("--from-time 2030-01-01", []),
+        ("--follow --stop 4", [0, 1, 2, 3]),
+        ("--follow --limit 2", [0, 1]),
+    ],
+)
+def test_what_part_is_read(run: Command, arguments: str, expected: list[int]) -> None:
+    ran = run("log", "read", "events", "--json", *arguments.split())
+    assert (ran.code, ran.err) == (0, "")
+    assert offsets(ran.out) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "events --start x",
+        "events --start -1",
+        "events --limit 0",
+        "events --from-time yesterday",
+        "events --start 1 --from-time 2023-11-14",
+        "many --start 1",
+        "many --stop 1",
+        "a/b",
+        "",
+    ],
+)
+def test_wrong_use(run: Command, arguments: str) -> None:
+    ran = run("log", "read", *arguments.split())
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_what_is_not_there_is_exit_1(run: Command) -> None:
+    assert run("log", "read", "nothing").code == 1
+    ran = run("log", "read", "many", "--partition", "3")
+    assert ran.code == 1
+    assert ran.err == "cordwood: topic 'many' has no partition 3: its partitions are 0 to 2\n"
+
+
+def test_an_empty_log_has_no_records(run: Command) -> None:
+    assert run("log", "read", "many", "--json") == (0, "", "")
+    assert run("log", "read", "many") == (0, "", "")
+
+
+def test_trimmed_records_are_said_to_be_gone(run: Command) -> None:
+    assert run("log", "trim", "events", "--before", "2", "--json").out == (
+        '{"topic":"events","partition":0,"start":2,"stop":4}\n'
+    )
+    ran = run("log", "read", "events", "--start", "0")
+    assert (ran.code, ran.out) == (1, "")
+    assert "the first kept one is 2" in ran.err
+    assert offsets(run("log", "read", "events", "--json").out) == [2, 3]
+
+
+def test_partitions_are_read_one_after_the_other(run: Command) -> None:
+    for partition in (2, 0):
+        run("log", "append", "many", "--partition", str(partition), "a", "b")
+    places = [(r["partition"], r["offset"]) for r in lines(run("log", "read", "many", "--json").out)]
+    assert places == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    heading, first, *_ = run("log", "read", "many", "--partition", "2").out.splitlines()
+    assert heading.split()[0] == "PARTITION"
+    assert first.split()[:2] == ["2", "0"]
+
+
+def test_bounds_and_trim(run: Command) -> None:
+    run("log", "append", "many", "--partition", "1", "a", "b", "c")
+    ran = run("log", "trim", "many", "--partition", "1", "--before", "1")
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["PARTITION", "START", "STOP", "RECORDS"],
+        ["1", "1", "3", "2"],
+    ]
+    bounds = [(b["partition"], b["start"], b["stop"]) for b in lines(run("log", "bounds", "many", "--json").out)]
+    assert bounds == [(0, 0, 0), (1, 1, 3), (2, 0, 0)]
+    assert run("log", "bounds", "many", "--partition", "1").out == ran.out
+    assert run("log", "trim", "many", "--before", "1").code == 2
+    assert run("log", "trim", "many").code == 2
+    assert run("log", "trim", "events", "--before", "5").code == 2
+    assert run("log", "bounds", "events", "--partition", "1").code == 1
+
+
+def test_reading_makes_and_changes_nothing(run: Command, folder: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+    before = state()
+    run("log", "read", "events")
+    run("log", "bounds", "events")
+    run("topics")
+    assert state() == before
+
+
+def test_what_a_terminal_would_act_on_is_escaped(run: Command) -> None:
+    run("log", "append", "many", "--key", "a\tb", "--partition", "0", "\x1b[2J\nx")
+    assert "a\\tb  \\x1b[2J\\nx\n" in run("log", "read", "many").out
+
+
+@pytest.mark.processes
+async def test_a_follower_sees_what_another_process_appends(folder: Path, start: Start) -> None:
+    follower = start("log", "read", "many", "--follow", "--json")
+    assert follower.stdout is not None
+    async with cordwood.connect(folder) as cw:
+        for partition in (2, 1, 2):
+            await cw.log("many", partition).append(Batch.of([b"news"]))
+            assert json.loads(follower.stdout.readline())["partition"] == partition
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate()
+    assert (follower.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.processes
+def test_an_interrupted_follower_of_one_log_is_quiet(start: Start) -> None:
+    follower = start("log", "read", "events", "--follow")
+    assert follower.stdout is not None
+    for _ in range(5):
+        follower.stdout.readline()
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate()
+    assert (follower.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["events", "many"])
+def test_a_follower_ends_when_nobody_reads_it_any_more(start: Start, run: Command, name: str) -> None:
+    run("log", "append", "many", "--partition", "0", "a")
+    follower = start("log", "read", name, "--follow", "--json")
+    assert follower.stdout is not None
+    follower.stdout.readline()
+    follower.stdout.close()
+    assert follower.stderr is not None
+    assert (follower.wait(10), follower.stderr.read()) == (0, b"")
+
+
+@pytest.mark.processes
+def test_head_is_no_error(start: Start, run: Command) -> None:
+    run("log", "append", "events", stdin=b"a line\n" * 200_000)
+    reader = start("log", "read", "events")
+    head = subprocess.run(["head", "-n", "2"], stdin=reader.stdout, capture_output=True)
+    assert head.stdout.count(b"\n") == 2
+    assert reader.stdout is not None
+    reader.stdout.close()
+    assert reader.wait() == 0
+    assert reader.stderr is not None
+    assert reader.stderr.read() == b""
+
+
+@pytest.mark.processes
+def test_an_output_that_takes_no_more_is_one_line(start: Start) -> None:
+    with Path("/dev/full").open("wb") as full:
+        reader = start("log", "read", "events", stdout=full)
+        _, err = reader.communicate()
+    assert (reader.returncode, err) == (1, b"cordwood: No space left on device\n")
+
+
+@pytest.mark.processes
+def test_a_closed_stdout_is_no_fault(start: Start) -> None:
+    reader = start("log", "read", "events", "--follow", "--limit", "1", stdout=None, preexec_fn=lambda: os.close(1))
+    _, err = reader.communicate()
+    assert (reader.returncode, err) == (0, b"")
+
+
+@pytest.mark.processes
+async def test_a_reader_beside_a_writer_sees_what_is_acked(folder: Path, start: Start) -> None:
+    async with cordwood.connect(folder) as cw:
+        await cw.log("events").append(Batch.of([b"fresh"]))
+        began = time.monotonic()
+        reader = start("log", "read", "events", "--start", "4", "--json")
+        out, _ = reader.communicate()
+        assert (reader.returncode, json.loads(out)["value"]) == (0, "fresh")
+        assert time.monotonic() - began < 10

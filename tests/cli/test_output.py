@@ -1,0 +1,31 @@
+import doctest
+from types import ModuleType
+
+import pytest
+
+from cordwood.cli import options, output
+from cordwood.cli.output import Table
+
+
+@pytest.mark.parametrize("module", [options, output])
+def test_the_examples_hold(module: ModuleType) -> None:
+    ran = doctest.testmod(module)
+    assert ran.attempted > 0
+    assert ran.failed == 0
+
+
+def test_a_table_goes_on_with_the_columns_of_its_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("N", "TEXT"), numbers=("N",))
+    table.add([("1", "a"), ("100", "b")])
+    table.flush()
+    table.add([("7", "later")])
+    table.flush()
+    table.flush()
+    assert capsys.readouterr().out == "  N  TEXT\n  1  a\n100  b\n  7  later\n"
+
+
+def test_a_line_is_cut_where_the_terminal_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("TEXT",), width=6)
+    table.add([("123456",), ("1234567",)])
+    table.flush()
+    assert capsys.readouterr().out == "TEXT\n123456\n12345…\n"

@@ -1,0 +1,153 @@
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+
+
+def test_what_was_created_is_listed(run: Command) -> None:
+    assert run("topics", "create", "events", "--retention", "7d", "--retention-bytes", "10GiB").code == 0
+    assert run("topics", "create", "orders", "--partitions", "4").code == 0
+    heading, events, orders = run("topics").out.splitlines()
+    assert heading.split() == ["TOPIC", "PARTITIONS", "RECORDS", "RETENTION", "DURABILITY"]
+    assert events.split()[:6] == ["events", "1", "0", "7d", "or", "10"]
+    assert orders.split()[:5] == ["orders", "4", "0", "until", "trimmed"]
+
+
+def test_json_has_one_object_a_topic(run: Command) -> None:
+    created = json.loads(run("topics", "create", "events", "--retention", "90s", "--json").out)
+    run("log", "append", "events", "a", "b")
+    (line,) = run("topics", "--json").out.splitlines()
+    listed = json.loads(line)
+    assert listed == {**created, "records": 2}
+    assert listed == {
+        "topic": "events",
+        "partitions": 1,
+        "replication": 1,
+        "retention_seconds": 90.0,
+        "retention_bytes": None,
+        "durability": listed["durability"],
+        "batch_bytes_max": 2 << 20,
+        "records": 2,
+    }
+
+
+def test_records_of_all_partitions_are_counted_without_the_trimmed_ones(run: Command) -> None:
+    run("topics", "create", "events", "--partitions", "70")
+    run("log", "append", "events", "--partition", "0", "a", "b", "c")
+    run("log", "append", "events", "--partition", "69", "d")
+    run("log", "trim", "events", "--partition", "0", "--before", "2")
+    assert json.loads(run("topics", "--json").out)["records"] == 2
+
+
+def test_a_prefix_chooses(run: Command) -> None:
+    for name in ("events", "even", "orders"):
+        run("topics", "create", name)
+    listed = run("topics", "--prefix", "eve", "--json").out.splitlines()
+    assert [json.loads(line)["topic"] for line in listed] == ["even", "events"]
+    assert "no topics at" in run("topics", "--prefix", "x").out
+
+
+def test_a_folder_that_does_not_exist_is_said_and_not_made(run: Command, folder: Path) -> None:
+    ran = run("topics")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"cordwood: {folder} does not exist: `cordwood topics create NAME` makes it\n"
+    assert not folder.exists()
+
+
+def test_creating_twice_fails_unless_that_is_ok(run: Command) -> None:
+    run("topics", "create", "events", "--partitions", "3")
+    ran = run("topics", "create", "events")
+    assert ran.code == 1
+    assert "exists already" in ran.err
+    again = run("topics", "create", "events", "--exist-ok", "--json")
+    assert (again.code, json.loads(again.out)["partitions"]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create",),
+        ("create", "a/b"),
+        ("create", ".."),
+        ("create", "x", "--partitions", "0"),
+        ("create", "x", "--partitions", "1000000"),
+        ("create", "x", "--partitions", "two"),
+        ("create", "x", "--retention", "7"),
+        ("create", "x", "--retention", "0d"),
+        ("create", "x", "--retention", "-1d"),
+        ("create", "x", "--retention", "9999999999999999w"),
+        ("create", "x", "--retention-bytes", "10GB/s"),
+        ("create", "x", "--retention-bytes", "0"),
+        ("create", "x", "--retention-bytes", "99999999TiB"),
+        ("delete",),
+        ("rename", "x"),
+        ("--url", "data"),
+        ("--url", "ftp://x"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_exit_2_and_says_why(run: Command, arguments: tuple[str, ...]) -> None:
+    ran = run("topics", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1].startswith("cordwood")
+
+
+def test_an_engine_that_is_not_there_is_one_line(run: Command) -> None:
+    ran = run("topics", "--url", "kafka://broker:9092")
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+
+
+def test_a_file_is_no_folder(run: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert run("topics", "--url", f"file:{tmp_path}/file").code == 2
+
+
+def test_delete_wants_a_yes_where_nobody_can_be_asked(run: Command) -> None:
+    run("topics", "create", "events")
+    ran = run("topics", "delete", "events")
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert run("topics", "delete", "events", "--yes").out == "deleted events\n"
+    assert "no topics" in run("topics").out
+    assert run("topics", "delete", "events", "--yes").code == 1
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_delete_asks_on_a_terminal(
+    run: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, code: int
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    from cordwood.cli import main
+
+    run("topics", "create", "events")
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["topics", "delete", "events"]) == code
+    assert "delete topic 'events' and all its records? [y/N]" in capsys.readouterr().err
+    assert run("topics", "--json").out.count("\n") == code
+
+
+def test_a_url_before_the_verb_counts_too(run: Command, tmp_path: Path) -> None:
+    url = f"file:{tmp_path}/other"
+    assert run("topics", "--url", url, "--json", "create", "events").out.startswith("{")
+    assert "events" in run("topics", "--url", url).out
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_without_any_url_it_is_a_folder_here(
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if value is None:
+        monkeypatch.delenv("CORDWOOD_URL")
+    else:
+        monkeypatch.setenv("CORDWOOD_URL", value)
+    assert run("topics", "create", "events").code == 0
+    assert (tmp_path / "cordwood-data").is_dir()
