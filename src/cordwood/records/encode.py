@@ -30,6 +30,8 @@ from cordwood.records.layout import (
 # copying this.
 _COPIED_BELOW = 16 * 1024
 
+_NO_ORDER = bytes(8)
+
 _flags_of = attrgetter("_flags")
 _values_of = attrgetter("_values")
 _keys_of = attrgetter("_keys")
@@ -123,9 +125,8 @@ def encode_frame(
         header_count,
         name_bytes,
         header_value_bytes,
-        0,
-        0,
     )
+    after += crc32c(after, crc32c(before)).to_bytes(4, "little") + _NO_ORDER
     buffers = _gathered(after, parts)
     crc = crc32c(before)
     for buffer in buffers:

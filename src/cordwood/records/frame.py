@@ -41,8 +41,9 @@ CODEC_NONE = 0
 
 # The CRC stands between two parts of the header, and is taken over both.
 BEFORE_CRC = Struct("<4sBBHI")
-AFTER_CRC = Struct("<QQQQqIIIIIIIIQ")
+AFTER_CRC = Struct("<QQQQqIIIIIII")
 AFTER_CRC_AT = 16
+HEADER_CRC_AT = 84
 _HEADER = Struct("<4sBBHIIQQQQqIIIIIIIIQ")
 ZEROS = tuple(bytes(size) for size in range(FRAME_ALIGNMENT))
 
@@ -100,8 +101,9 @@ class FrameHeader(NamedTuple):
 def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
     """The header of the frame at byte `at`, checked as far as it can be without the frame's columns.
 
-    What the header says is only known to be true once `check_frame` has seen the CRC. A buffer that ends
-    within the header is `FrameCut`, anything that is no header of a frame of this version is `Corrupt`.
+    It has a CRC of its own, so that what it says is known to be true; whether the columns are whole, `check_frame`
+    tells. A buffer that ends within the header is `FrameCut`, anything that is no header of a frame of this version
+    is `Corrupt`.
 
     >>> decode_header(bytes(96))
     Traceback (most recent call last):
@@ -116,6 +118,11 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
         raise Corrupt(f"no frame at byte {at}: magic {magic!r} instead of {MAGIC!r}")
     if version != VERSION:
         raise _damaged(at, f"version {version}; this Cordwood reads version {VERSION}")
+    # Checked alone, so that a walk over headers, which skips the bodies, cannot be led astray.
+    view = memoryview(buffer)
+    header_crc = crc32c(view[at + AFTER_CRC_AT : at + HEADER_CRC_AT], crc32c(view[at : at + BEFORE_CRC.size]))
+    if header_crc != fields[18]:
+        raise _damaged(at, f"CRC {header_crc:08x} of its header, but {fields[18]:08x} was written")
     if codec != CODEC_NONE:
         raise _damaged(at, f"codec {codec}; this Cordwood reads codec {CODEC_NONE}")
     if flags & ~FLAGS_KNOWN:
@@ -126,8 +133,8 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
     count, key_bytes = header[8], header[10]
     if not count:
         raise _damaged(at, "no records")
-    if fields[18] or fields[19]:
-        raise _damaged(at, f"reserved bytes are not zero: {fields[18]:#x}, {fields[19]:#x}")
+    if fields[19]:
+        raise _damaged(at, f"reserved bytes are not zero: {fields[19]:#x}")
     if not flags & FLAG_KEYS and (key_bytes or flags & FLAG_KEY_NULLS):
         raise _damaged(at, f"{key_bytes} bytes of keys, or nulls among them (flags {flags:#x}), but no keys")
     if flags & FLAG_HEADERS:

@@ -1,9 +1,10 @@
 """Frames out of plogs, in large steps: one read of the disk for many frames, columns that are views of that read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cordwood.errors import Corrupt
 from cordwood.records import (
+    FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
     FrameCut,
     FrameHeader,
@@ -64,10 +65,27 @@ class PlogCursor:
         self.position = start + at
         return batches
 
-    def skip_to(self, offset: int, first_offset: int, end: int) -> None:
-        """Move to the frame that holds `offset`, by frame headers alone; `first_offset` is that of the frame here.
+    def read_one(self, end: int) -> StoredBatch:
+        """The next frame alone."""
+        start = self.position
+        data = self._file.read(min(FRAME_BYTES_MAX, end - start), start)
+        try:
+            header = self._header(data, 0)
+            batch = decode_frame(data, 0, header)
+        except Corrupt as error:
+            raise self._damaged(start, str(error)) from error
+        self.position = start + header.length
+        return batch
 
-        No CRC is looked at, but each frame must follow the one before: a damaged header cannot hide one.
+    def skip_to(self, offset: int, first_offset: int, end: int) -> None:
+        """Move to the frame that holds `offset`; `first_offset` is that of the frame here."""
+        if self.skip(first_offset, end, lambda header: header.next_offset > offset) is None:
+            raise self._damaged(self.position, f"offset {offset} should stand before")
+
+    def skip(self, first_offset: int, end: int, found: Callable[[FrameHeader], bool]) -> int | None:
+        """Move to the first frame that is `found`, by frame headers alone; returns its first offset, None at `end`.
+
+        `first_offset` is that of the frame here. Each frame must follow the one before, so that none is passed over.
         """
         while self.position < end:
             start = self.position
@@ -80,15 +98,15 @@ class PlogCursor:
                     raise self._damaged(start + at, str(error)) from error
                 if header.first_offset != first_offset:
                     raise self._damaged(start + at, f"it begins at offset {header.first_offset}, not {first_offset}")
-                first_offset = header.next_offset
-                if first_offset > offset:
+                if found(header):
                     self.position = start + at
-                    return
+                    return first_offset
+                first_offset = header.next_offset
                 at += header.length
             if at == 0:
                 raise self._damaged(start, "no frame header stands there")
             self.position = start + at
-        raise self._damaged(self.position, f"offset {offset} should stand before")
+        return None
 
     def close(self) -> None:
         self._file.close()

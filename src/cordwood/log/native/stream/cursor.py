@@ -6,7 +6,7 @@ from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.records import StoredBatch
 
 from ..plog import PlogStore
-from .blocks import PlogCursor, open_cursor, stored_batches
+from .blocks import PlogCursor, open_cursor
 from .chain import Chain, Link
 from .gate import Durable
 
@@ -122,11 +122,23 @@ def offset_at(source: Source, timestamp: int) -> int:
 
 
 def _offset_in(source: Source, view: View, link: Link, timestamp: int) -> int | None:
-    # Frame headers alone would do, but a damaged one could hide its frame: so CRCs are checked, of one plog.
-    for batch in stored_batches(source.plogs, link.id, 0, view.end_of(link)):
-        if batch.offsets[-1] < view.start or max(batch.timestamps) < timestamp:
-            continue
-        for offset, stamp in zip(batch.offsets, batch.timestamps, strict=True):
-            if stamp >= timestamp and offset >= view.start:
-                return offset
-    return None
+    """The first such offset in one plog: frame headers lead to the frame, only that one is read."""
+    end = view.end_of(link)
+    cursor = open_cursor(source.plogs, link.id)
+    try:
+        first_offset: int | None = link.first_offset
+        while first_offset is not None:
+            first_offset = cursor.skip(
+                first_offset, end, lambda header: header.timestamp_max >= timestamp and header.next_offset > view.start
+            )
+            if first_offset is None:
+                return None
+            batch = cursor.read_one(end)
+            for offset, stamp in zip(batch.offsets, batch.timestamps, strict=True):
+                if stamp >= timestamp and offset >= view.start:
+                    return offset
+            # Its newest record is one that was trimmed.
+            first_offset = batch.offsets[-1] + 1
+        return None
+    finally:
+        cursor.close()
