@@ -146,6 +146,7 @@ class FolderEngine:
         gone = NotFound(f"topic {name!r} was deleted")
         countdown = Countdown(len(owners), done)
         for owner, log in logs.items():
+            self._metadata.unwanted(_service(owner))
             forget = partial(self._forget, _service(owner), countdown.one_done)
             if log is None:
                 forget()
@@ -187,7 +188,7 @@ class FolderEngine:
     def quiet_down(self) -> None:
         """Take files and unwritten space from logs that are not written to."""
         idle_since = self._clock.monotonic() - self._settings.idle_seconds
-        holding = sorted((s for s in self._streams() if s.holds_file), key=lambda stream: stream.last_used)
+        holding = sorted((s for s in self._streams() if s.holds_space), key=lambda stream: stream.last_used)
         excess = len(holding) - self._settings.open_files_max
         for place, stream in enumerate(holding):
             if place < excess or stream.last_used <= idle_since:
@@ -239,7 +240,8 @@ class FolderEngine:
 
     def _recover(self, owner: Owner, slot: int) -> Recovered:
         chain = self._metadata.chains.get(_service(owner), Chain())
-        return recover(self.plogs, chain, self._published_end(slot, owner))
+        start, _ = self._trimmed.get(owner, (0, 0))
+        return recover(self.plogs, chain, self._published_end(slot, owner), start)
 
     def _published_end(self, slot: int, owner: Owner) -> Durable | None:
         """The end that the writer before this one has published, if that is known."""

@@ -113,6 +113,9 @@ class FolderLog:
                     stream.turn.submit(append)
                 self._early = []
                 self._stream = stream
+            if recovered.chain.droppable(self._start):
+                # Trimmed just before a crash.
+                stream.turn.run(partial(stream.drop, self._start, _nothing))
             return stream
 
     def view(self, beyond: int | None = None) -> View:
@@ -221,3 +224,7 @@ class FolderLog:
             wanted, self._growth_wanted = self._growth_wanted, []
         for job in wanted:
             job()
+
+
+def _nothing() -> None:
+    return

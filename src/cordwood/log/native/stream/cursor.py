@@ -110,6 +110,9 @@ def offset_at(source: Source, timestamp: int) -> int:
     """The first offset whose record has at least this timestamp, by what links and frames say of themselves."""
     view = source.view()
     for link in view.chain:
+        if link.end is not None and link.next_offset <= view.start:
+            # Trimmed: its file may be gone already.
+            continue
         newest = view.durable.max_timestamp if link.id == view.durable.plog else link.max_timestamp
         if newest < timestamp:
             continue

@@ -18,7 +18,7 @@ from .append import Append
 from .blocks import stored_batches
 from .chain import Chain
 from .gate import Durable
-from .records import Full, MetadataRecord, apply, decode, encode, whole_chain
+from .records import Dropped, Full, MetadataRecord, apply, decode, encode, whole_chain
 from .spare import NewId
 from .stream import Stream
 from .succession import Done, NoRoom
@@ -48,6 +48,8 @@ class MetadataManager:
         # Set when a record was neither durable nor kept for a retry, which is a defect. Later records of that log would
         # build on it, and an ack may depend on it: so nothing is recorded any more, and every switch is refused.
         self._broken: str | None = None
+        self._plogs = plogs
+        self._superfluous: set[PlogId] = set()
         latest = coordinator.metadata_plog()
         self.chains: dict[str, Chain] = {}
         self.found = Durable(None, 0, 0)
@@ -69,11 +71,19 @@ class MetadataManager:
         )
 
     def record(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
-        """Make a change of a service's chain durable; changes are durable in the order of the calls."""
+        """Make a change of a service's chain durable; changes are durable in the order of the calls.
+
+        The coordinator already says of the plogs that it drops that nobody wants them any more (R7).
+        """
+        self._superfluous.update(self._dropped_by(service, records))
         batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
         self._stream.turn.submit(
             Append(batch, len(records), _Recording(service, records, done), self._recorded, _NEVER)
         )
+
+    def unwanted(self, service: str) -> None:
+        """The coordinator says that the service is gone: its plogs may go too, if it takes long to record that."""
+        self._superfluous.update(self._dropped_by(service, [Full(())]))
 
     def stuck(self) -> str | None:
         if self._broken is not None:
@@ -82,6 +92,10 @@ class MetadataManager:
 
     def retry(self) -> None:
         """Try again what waits for room; to be called now and then."""
+        if self._stream.turn.stalled():
+            # On a full disk the record of a trim may wait for the very space that the trim gives back.
+            for id in list(self._superfluous):
+                self._plogs.delete(id)
         self._stream.turn.retry()
 
     def finish(self, error: CordwoodError, done: Done) -> None:
@@ -95,8 +109,15 @@ class MetadataManager:
                 self._broken = self._broken or f"the metadata could not be recorded: {append.error}"
             if self._broken is not None:
                 continue
+            self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
             _apply_all(self.chains, recording.service, recording.records)
             recording.done()
+
+    def _dropped_by(self, service: str, records: Sequence[MetadataRecord]) -> list[PlogId]:
+        ids = [id for record in records if isinstance(record, Dropped) for id in record.ids]
+        if Full(()) in records:
+            ids += [link.id for link in self.chains.get(service, Chain())]
+        return ids
 
 
 class _Recording:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from cordwood.errors import Corrupt, NotFound
+
 from ..plog import PlogStore, find_tail, make_durable
 from .chain import Chain, Link
 from .gate import Durable
@@ -14,16 +16,24 @@ class Recovered(NamedTuple):
     """The last plog was open: it is sealed now, but the metadata does not know yet."""
 
 
-def recover(plogs: PlogStore, chain: Chain, published: Durable | None) -> Recovered:
+def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_to: int) -> Recovered:
     """Seal the plog that an earlier open left open, at the end of its last whole frame (R1).
 
-    Only the tail is read: from the published end on, where that is known, else that one plog.
+    Only the tail is read: from the published end on, where that is known, else that one plog. A plog that was trimmed
+    away may be gone before the metadata says so: then the log goes on at `trimmed_to` (R7).
     """
     last = chain.last
     if last is None or last.end is not None:
         return Recovered(chain, 0 if last is None else last.next_offset, False)
     known = _known(last, published)
-    file = plogs.open_file(last.id, write=True)
+    try:
+        file = plogs.open_file(last.id, write=True)
+    except NotFound as error:
+        if trimmed_to < max(known.next_offset, last.first_offset + 1):
+            raise Corrupt(
+                f"plog {last.id} is damaged at byte 0: the file is missing; restore it from a copy"
+            ) from error
+        return Recovered(chain.with_last(last.sealed(0, trimmed_to, known.max_timestamp)), trimmed_to, True)
     try:
         tail = find_tail(
             file, last.id, start=known.end, next_offset=known.next_offset, max_timestamp=known.max_timestamp

@@ -74,8 +74,9 @@ class Stream:
         self._refusal: Outcome = "not_written"
 
     @property
-    def holds_file(self) -> bool:
-        return self._active is not None and not self._quiet
+    def holds_space(self) -> bool:
+        """Whether `quiet_down` has something to give back: a file, or the space of one that a crash left unsealed."""
+        return self._seal_due or (self._active is not None and not self._quiet)
 
     def expire(self, now: float) -> None:
         """Tell callers whose time has run out; what is already being written may still become durable."""
@@ -92,7 +93,11 @@ class Stream:
     def quiet_down(self) -> None:
         """Hold no file and no unwritten space until the next append."""
         self._maker.drop_spare()
-        if self._active is None or self._quiet:
+        if self._active is None:
+            sealed = self._take_due_seal()
+            self._record(succeeded(sealed, None), partial(self._seal_file_later, sealed))
+            return
+        if self._quiet:
             return
         try:
             self._active.give_back()
@@ -106,10 +111,10 @@ class Stream:
         """Drop every plog of which all records are below `before`; the open one too."""
         if before >= self._synced_offset:
             self._retire_active()
-        records = succeeded(self._take_due_seal(), None)
+        sealed = self._take_due_seal()
         gone = self.chain.droppable(before)
         self.chain = self.chain.without(link.id for link in gone)
-        self._record(records + dropped(gone), partial(self._delete, gone, done))
+        self._record(succeeded(sealed, None) + dropped(gone), partial(self._dropped, gone, sealed, done))
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         """Write what is queued, seal, and take nothing more: later appends raise `error`."""
@@ -332,9 +337,11 @@ class Stream:
         finally:
             plog.close()
 
-    def _delete(self, links: list[Link], done: Done) -> None:
-        for link in links:
+    def _dropped(self, gone: list[Link], sealed: Link | None, done: Done) -> None:
+        for link in gone:
             self._plogs.delete(link.id)
+        if sealed not in gone:
+            self._seal_file_later(sealed)
         done()
 
     def _seal_and_stop(self, done: Done) -> None:
