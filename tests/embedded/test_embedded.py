@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Log, Trimmed, Unavailable
+from cordwood import Batch, Client, InvalidInput, Log, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import EngineSettings, FolderEngine
 from tests.embedded.processes import Program, program
@@ -417,3 +418,34 @@ async def test_a_reader_lets_its_files_go(data: Path) -> None:
             async for _batch in log.read():
                 pass
         assert open_plogs(data) <= max(held, before + 1)
+
+
+# -- a disk that hangs -----------------------------------------------------------------------------------------
+
+
+async def test_appends_run_out_of_time_also_while_they_wait_for_room(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = threading.Event()
+    works.set()
+    fdatasync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: works.wait() and fdatasync(descriptor))
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        log = cw.log("events")
+        await log.append(Batch.of([b"before"]))
+        works.clear()
+        # 120 MB: more than what a log lets wait in its queue.
+        batch = Batch.of([bytes(100_000)])
+        appends = [asyncio.ensure_future(log.append(batch, timeout=0.3)) for _ in range(1200)]
+        try:
+            await asyncio.wait(appends, timeout=5)
+            late = sum(not append.done() for append in appends)
+        finally:
+            works.set()
+        results = await asyncio.gather(*appends, return_exceptions=True)
+        assert late == 0
+        assert {type(result) for result in results} == {Timeout}
+        unknown = sum(isinstance(result, Timeout) and result.outcome == "unknown" for result in results)
+        (offset,) = await log.append(Batch.of([b"after"]))
+        assert offset <= 1 + unknown

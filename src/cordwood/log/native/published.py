@@ -3,8 +3,8 @@
 `published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
 and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
 begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
-written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their slots, and is
-replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
+written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their
+slots, and is replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
 """
 
 import json

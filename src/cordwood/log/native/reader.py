@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log.interface import Reader
@@ -17,6 +17,20 @@ from .stream.cursor import LogCursor, Source
 _STEPS_AHEAD = 2
 _POLL_SECONDS_MIN = 0.002
 _POLL_SECONDS_MAX = 0.05
+
+
+class _Wanted:
+    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        wake(self._loop, self._event)
+
+    async def wait(self) -> None:
+        await self._event.wait()
 
 
 class NativeReader(Reader):
@@ -37,6 +51,8 @@ class NativeReader(Reader):
         end_at_call: int | None,
         check: Callable[[], None],
     ) -> None:
+        self._cursor: LogCursor | None = None
+        self._steps: deque[list[StoredBatch] | Exception] = deque()
         if start is not None and start < 0:
             raise InvalidInput(f"start is {start}: offsets begin at 0")
         if stop is not None and stop < 0:
@@ -49,15 +65,13 @@ class NativeReader(Reader):
         self._end_at_call = end_at_call
         self._check = check
         self._source: Source | None = None
-        self._cursor: LogCursor | None = None
         self._ready: deque[StoredBatch] = deque()
         self._closed = False
         self._poll_seconds = _POLL_SECONDS_MIN
-        self._wanted: asyncio.Event | None = None
+        self._wanted: _Wanted | None = None
 
         self._lock = threading.Lock()
-        self._steps: deque[list[StoredBatch] | Exception] = deque()
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: Future[None] | None = None
         self._running = False
 
     async def __anext__(self) -> StoredBatch:
@@ -78,18 +92,28 @@ class NativeReader(Reader):
     async def close(self) -> None:
         self._closed = True
         self._ready.clear()
-        if self._wanted is not None:
-            self._wanted.set()
+        wanted = self._wanted
+        if wanted is not None:
+            wanted.wake()
         if self._reading is not None:
-            await asyncio.wait([self._reading])
-        if self._cursor is not None:
-            self._cursor.close()
+            # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
+            await asyncio.wrap_future(self._reading)
+        self._let_go()
+
+    def __del__(self) -> None:
+        # Iterated bare, and left before its end.
+        self._let_go()
+
+    def _let_go(self) -> None:
+        cursor = self._cursor
+        if cursor is not None:
+            cursor.close()
+        self._steps.clear()
 
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the end of what is durable, or once the reader is closed."""
-        loop = asyncio.get_running_loop()
         while not self._closed:
-            arrived = asyncio.Event()
+            arrived = _Wanted()
             with self._lock:
                 step = self._steps.popleft() if self._steps else None
                 start_reading = not self._running and (step is None or (bool(step) and isinstance(step, list)))
@@ -97,7 +121,7 @@ class NativeReader(Reader):
                 if step is None:
                     self._wanted = arrived
             if start_reading:
-                self._reading = loop.run_in_executor(self._executor, self._read_ahead, loop)
+                self._reading = self._executor.submit(self._read_ahead)
             if step is None:
                 await arrived.wait()
                 self._wanted = None
@@ -110,7 +134,7 @@ class NativeReader(Reader):
                 return step
         return []
 
-    def _read_ahead(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read_ahead(self) -> None:
         """On a thread: read until enough waits, or there is nothing more to read now."""
         more = True
         while more:
@@ -124,7 +148,7 @@ class NativeReader(Reader):
                 self._running = more
                 wanted, self._wanted = self._wanted, None
             if wanted is not None:
-                wake(loop, wanted)
+                wanted.wake()
 
     def _read(self) -> list[StoredBatch]:
         if self._cursor is None:
@@ -150,10 +174,9 @@ class NativeReader(Reader):
         source, cursor = self._source, self._cursor
         assert source is not None
         assert cursor is not None
-        self._wanted = grown = asyncio.Event()
+        self._wanted = grown = _Wanted()
         if isinstance(source, FolderLog):
-            loop = asyncio.get_running_loop()
-            source.when_grown(cursor.offset, lambda: wake(loop, grown))
+            source.when_grown(cursor.offset, grown.wake)
             await grown.wait()
         else:
             # Another process writes: look again soon, less often while nothing comes.

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from copy import copy
+from math import inf
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable
 
@@ -37,6 +38,8 @@ class Turn:
         self._lock = threading.Lock()
         self._queue: deque[Append] = deque()
         self._queue_bytes = 0
+        # No append in the queue has to be told before this.
+        self._deadline = inf
         self._jobs: deque[Job] = deque()
         self._room_wanted: list[Job] = []
         self._taken = False
@@ -52,6 +55,8 @@ class Turn:
                 return False
             self._queue.append(append)
             self._queue_bytes += append.weight
+            if append.deadline < self._deadline:
+                self._deadline = append.deadline
             first = not self._taken and not self._stalled
             self._taken = self._taken or first
         if first:
@@ -97,10 +102,15 @@ class Turn:
     def expire(self, now: float) -> None:
         """Give up on appends whose time has run out; one that is being written may still become durable."""
         with self._lock:
+            if now < self._deadline:
+                return
             late = [append for append in self._queue if append.deadline <= now]
-            if late:
-                self._queue = deque(append for append in self._queue if append.deadline > now)
-                self._queue_bytes = sum(append.weight for append in self._queue)
+            self._queue = deque(append for append in self._queue if append.deadline > now)
+            self._queue_bytes = sum(append.weight for append in self._queue)
+            self._deadline = min((append.deadline for append in self._queue), default=inf)
+            room, self._room_wanted = self._room_wanted, []
+        for wanted in room:
+            wanted()
         if late:
             fail(
                 late,

@@ -1,0 +1,31 @@
+"""One connection to a folder that it may share with others."""
+
+import weakref
+
+from cordwood.errors import Unavailable
+
+from .folder import Folder
+from .reader import NativeReader
+
+
+class Connection:
+    """Closed for itself, while the folder may stay open for others; read-only for itself, too."""
+
+    def __init__(self, folder: Folder, read_only: bool) -> None:
+        self.folder = folder
+        self.read_only = read_only
+        self.closed = False
+        self.readers: weakref.WeakSet[NativeReader] = weakref.WeakSet()
+
+    def check(self) -> None:
+        """`Unavailable` once it is closed, and in a forked child."""
+        self.folder.check()
+        if self.closed:
+            raise Unavailable(f"the connection to {self.folder.path} is closed: connect again")
+
+    def check_writable(self) -> None:
+        self.check()
+        if self.read_only:
+            raise Unavailable(
+                f"{self.folder.path} is connected with read_only=True: it cannot be written", outcome="not_written"
+            )

@@ -1,0 +1,146 @@
+"""One log of a folder, as a connection sees it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
+from cordwood.log.interface import Log
+from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
+
+from .bridge import LoopNotifier, call, call_until_done, wake
+from .connection import Connection
+from .folder import WritingFolder
+from .folder_log import FolderLog
+from .reader import NativeReader
+from .stream.append import Append
+from .stream.cursor import Source, offset_at
+
+T = TypeVar("T")
+
+
+class EmbeddedLog(Log):
+    """One log of a connection to a folder."""
+
+    def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._connection = connection
+        self._folder = connection.folder
+        self._timeout = timeout
+        self._log: FolderLog | None = None
+        self._notifier: LoopNotifier | None = None
+
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
+        loop = asyncio.get_running_loop()
+        notifier = self._notifier
+        if notifier is None or notifier.loop is not loop:
+            notifier = self._notifier = LoopNotifier(loop)
+        future: asyncio.Future[range] = loop.create_future()
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        append = Append(batch, len(batch), future, notifier, deadline, expected)
+        try:
+            if self._connection.closed or self._folder.gone is not None:
+                self._connection.check()
+            # The exact size is only worked out where the cheap upper bound does not already say that it fits.
+            if not append.count or append.weight > GROUP_WEIGHT_MAX:
+                self._check_size(batch)
+            log = self._log or self._writable_log()
+            try:
+                submitted = log.submit(append)
+            except NotFound:
+                # Deleted; perhaps there is a new topic of that name.
+                log = self._writable_log()
+                submitted = log.submit(append)
+            while not submitted:
+                await self._room(log, deadline)
+                submitted = log.submit(append)
+        except CordwoodError as error:
+            error.outcome = "not_written"
+            raise
+        return await future
+
+    def _check_size(self, batch: Batch) -> None:
+        if not len(batch):
+            raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record")
+        if (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
+            raise TooLarge(f"{self.name}: the batch is {size} bytes framed, the limit is {FRAME_BYTES_MAX}: split it")
+
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
+        self._connection.check()
+        end_at_call = self._end_now()
+        reader = NativeReader(
+            self._folder.executor,
+            self._source,
+            start=start,
+            stop=stop,
+            follow=follow,
+            end_at_call=end_at_call,
+            check=self._connection.check,
+        )
+        self._connection.readers.add(reader)
+        return reader
+
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        view = await self._call(timeout, "bounds", lambda: self._source().view())
+        return view.start, view.durable.next_offset
+
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        if when.tzinfo is None:
+            raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
+        timestamp = math.ceil(when.timestamp() * 1000)
+        return await self._call(timeout, "offset_at", lambda: offset_at(self._source(), timestamp))
+
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        self._connection.check_writable()
+        if before < 0:
+            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
+        time_left = self._timeout if timeout is None else timeout
+        await call_until_done(
+            self._folder.executor,
+            time_left,
+            f"{self.name}: trim",
+            lambda done: self._writable_log().trim(before, done),
+        )
+
+    def __repr__(self) -> str:
+        return f"<cordwood.Log {self.name} in {self._folder.path}>"
+
+    def _end_now(self) -> int | None:
+        """Where the log ends at this moment, without I/O; None where that takes a look at the disk."""
+        if not isinstance(self._folder, WritingFolder):
+            return None
+        try:
+            return self._folder.source(self.topic, self.partition).end_now()
+        except CordwoodError:
+            # The reader's first step says so.
+            return None
+
+    def _source(self) -> Source:
+        return self._folder.source(self.topic, self.partition)
+
+    def _writable_log(self) -> FolderLog:
+        self._connection.check_writable()
+        self._log = self._folder.writing().log(self.topic, self.partition)
+        return self._log
+
+    async def _room(self, log: FolderLog, deadline: float) -> None:
+        """Back-pressure: wait until the log's queue has been taken from."""
+        loop = asyncio.get_running_loop()
+        room = asyncio.Event()
+        log.when_room(lambda: wake(loop, room))
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await room.wait()
+        except TimeoutError as error:
+            raise Timeout(f"{self.name}: the queue of appends stayed full until the time ran out") from error
+
+    async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
+        self._connection.check()
+        seconds = self._timeout if timeout is None else timeout
+        return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)
