@@ -53,9 +53,11 @@ def start() -> Iterator[Start]:
     """Start the command as a process; what still runs at the end of the test is killed."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+    def start(
+        *arguments: str, python: tuple[str, ...] = ("-m", "cordwood"), **options: Any
+    ) -> "subprocess.Popen[bytes]":
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        process = subprocess.Popen([sys.executable, "-m", "cordwood", *arguments], **{**pipes, **options})
+        process = subprocess.Popen([sys.executable, *python, *arguments], **{**pipes, **options})
         processes.append(process)
         return process
 

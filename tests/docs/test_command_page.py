@@ -22,14 +22,14 @@ def test_the_lines_of_the_page_are_commands_that_exist() -> None:
         command_parser().parse_args(shlex.split(line))
 
 
-def test_the_session_of_the_page_prints_what_it_shows(
+def test_the_commands_of_the_page_prints_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CORDWOOD_URL", raising=False)
-    for command, shown in re.findall(r"^\$ cordwood (.*)\n((?:[^$].*\n)*)", blocks(TEXT, "session")[0], re.MULTILINE):
+    for command, shown in re.findall(r"^\$ cordwood (.*)\n((?:[^$].*\n)*)", blocks(TEXT, "console")[0], re.MULTILINE):
         assert main(shlex.split(command)) == 0
-        # Times are those of the reader's own session.
+        # Times are those of this run.
         out = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}", "2024-05-01 12:00:00.000", capsys.readouterr().out)
         out = re.sub(r'"timestamp":\d+', '"timestamp":1714564800000', out)
         assert out == shown, command

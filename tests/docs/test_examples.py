@@ -14,7 +14,8 @@ from cordwood import Batch
 from tests.docs.pages import ROOT, blocks, page
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-WITH_CODE = [name for name in PAGES if blocks(page(name), "python")]
+# The classes of docs/testing.md are run by tests/conformance, as the suites that they are.
+WITH_CODE = [name for name in PAGES if blocks(page(name), "python") and name != "docs/testing.md"]
 
 
 def promised(code: str) -> list[str]:
