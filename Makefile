@@ -40,7 +40,7 @@ test: setup
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src tests $(wildcard bench)
+	$(BIN)/mypy --strict src tests $(wildcard bench examples)
 	$(BIN)/lint-imports
 
 format: setup

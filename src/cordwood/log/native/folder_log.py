@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
@@ -15,6 +16,7 @@ from .stream.gate import Durable
 from .stream.recovery import Recovered
 from .stream.stream import Stream
 from .stream.succession import Done
+from .stream.turn import QUEUE_BYTES_MAX
 from .world.workers import Job, Workers
 
 OpenStream = Callable[[Recovered, Callable[[Durable], None]], Stream]
@@ -58,6 +60,7 @@ class FolderLog:
         self._publish_lock = threading.Lock()
         self._publish_due = False
         self._early: list[Append] = []
+        self._early_bytes = 0
         self._growth_wanted: list[Job] = []
         self._closed: CordwoodError | None = None
 
@@ -72,10 +75,13 @@ class FolderLog:
             return self._stream.turn.submit(append)
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise copy(self._closed)
             if self._stream is not None:
                 return self._stream.turn.submit(append)
+            if self._early and self._early_bytes + append.weight > QUEUE_BYTES_MAX:
+                return False
             self._early.append(append)
+            self._early_bytes = append.weight if len(self._early) == 1 else self._early_bytes + append.weight
             opening = len(self._early) > 1
         if not opening:
             self._workers.spawn(self._open_for_early)
@@ -84,7 +90,7 @@ class FolderLog:
     def when_room(self, job: Job) -> None:
         stream = self._stream
         if stream is None:
-            job()
+            self._workers.spawn(partial(self._open_then, job))
         else:
             stream.turn.when_room(job)
 
@@ -93,8 +99,7 @@ class FolderLog:
         with self._open_lock:
             if self._stream is not None:
                 return self._stream
-            if self._closed is not None:
-                raise self._closed
+            self._check_open()
             recovered = self._recover()
             recovered = recovered._replace(next_offset=max(recovered.next_offset, self._next_offset))
             if recovered.chain.links and not self._start:
@@ -103,6 +108,7 @@ class FolderLog:
             self._first_durable = stream.durable
             self._publish(stream.durable)
             with self._lock:
+                self._check_open()
                 for append in self._early:
                     stream.turn.submit(append)
                 self._early = []
@@ -110,6 +116,7 @@ class FolderLog:
             return stream
 
     def view(self, beyond: int | None = None) -> View:
+        self._check_open()
         stream = self.open()
         # In this order: the chain may then only have more than what is durable, never less.
         durable = stream.durable
@@ -159,12 +166,22 @@ class FolderLog:
             self._closed = error
             early, self._early = self._early, []
             stream = self._stream
-        fail(early, error)
+        refused = copy(error)
+        refused.outcome = "not_written"
+        fail(early, refused)
         self._tell_growth()
         if stream is None:
             done()
         else:
             stream.finish(error, done)
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise copy(self._closed)
+
+    def _open_then(self, job: Job) -> None:
+        self._open_for_early()
+        job()
 
     def _open_for_early(self) -> None:
         try:

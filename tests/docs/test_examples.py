@@ -1,0 +1,109 @@
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cordwood
+from cordwood import Batch
+from tests.docs.pages import ROOT, blocks, page
+
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+WITH_CODE = [name for name in PAGES if blocks(page(name), "python")]
+
+
+def promised(code: str) -> list[str]:
+    """What the comments behind `print(…)` say."""
+    return re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
+
+
+async def run_page(code: list[str]) -> None:
+    """All blocks of a page, one after the other, as at the prompt of `python -m asyncio`."""
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in code:
+        ran = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(ran):
+            await ran
+
+
+def test_the_pages_with_code_are_these() -> None:
+    assert WITH_CODE == ["README.md", "docs/concepts.md", "docs/operating.md"]
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = blocks(page(name), "python")
+    if name == "README.md":
+        # A whole program, which brings its own event loop.
+        (program,) = code
+        exec(compile(program, name, "exec"), {"__name__": "__main__"})
+    else:
+        asyncio.run(run_page(code))
+    expected = [line for block in code for line in promised(block)]
+    assert capsys.readouterr().out.splitlines() == expected
+    assert len(expected) == sum(block.count("print(") for block in code)
+
+
+def test_the_example_of_the_readme_is_short() -> None:
+    (program,) = blocks(page("README.md"), "python")
+    assert len([line for line in program.splitlines() if line.strip()]) <= 20
+
+
+def test_links_lead_somewhere() -> None:
+    for name in [*PAGES, "ARCHITECTURE.md", *(f"docs/formats/{p.name}" for p in (ROOT / "docs/formats").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page(name)):
+            if "://" not in target:
+                assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+
+
+def run_example(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.processes
+def test_the_quickstart(tmp_path: Path) -> None:
+    assert run_example("quickstart.py", folder=tmp_path).stdout.splitlines() == [
+        "on the disk, as offsets 0 to 2",
+        "0  kitchen  20.5",
+        "1  hall  21.0",
+        "2  attic  no value",
+        "1 kept after the trim",
+    ]
+    assert "offsets 3 to 5" in run_example("quickstart.py", folder=tmp_path).stdout
+
+
+@pytest.mark.processes
+def test_many_writers(tmp_path: Path) -> None:
+    ran = run_example("many_writers.py", str(tmp_path / "data"), folder=tmp_path)
+    assert ran.stdout == "104 writers, 104 of them complete and in order\n"
+
+
+@pytest.mark.processes
+async def test_a_follower_keeps_its_place_and_says_what_it_missed(tmp_path: Path) -> None:
+    data, place = str(tmp_path / "data"), str(tmp_path / "place")
+    async with cordwood.connect(tmp_path / "data") as cw:
+        await cw.create_topic("events")
+        log = cw.log("events")
+        await log.append(Batch.of([b"a", b"b", b"c"]))
+        first = await asyncio.to_thread(run_example, "follow.py", data, "events", place, "2", folder=tmp_path)
+        await log.append(Batch.of([b"d", b"e"]))
+        await log.trim(before=4)
+        second = await asyncio.to_thread(run_example, "follow.py", data, "events", place, "1", folder=tmp_path)
+    assert first.stdout == "0 b'a'\n1 b'b'\n"
+    assert second.stdout == "4 b'e'\n"
+    assert second.stderr == "offsets 2 to 3 were trimmed before they were seen\n"

@@ -1,0 +1,161 @@
+import re
+from pathlib import Path
+
+from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
+from cordwood.log.native.plog import Plog, PlogId, find_tail
+from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
+from cordwood.log.native.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
+from cordwood.log.native.stream.chain import Chain, Link
+from cordwood.log.native.stream.gate import Durable
+from cordwood.log.native.stream.records import (
+    Continued,
+    Dropped,
+    Full,
+    Incremental,
+    Init,
+    MetadataRecord,
+    apply,
+    decode,
+    encode,
+)
+from cordwood.log.native.world.disk import RealDisk
+from cordwood.records import Batch, encode_frame
+from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
+
+PLOG = PlogId.parse("local/0/0123456789abcdef")
+NEXT = PlogId.parse("local/0/fedcba9876543210")
+NOW_MS = 1_700_000_000_000
+
+
+def test_every_page_says_how_the_format_may_change_and_what_is_good_and_bad_about_it() -> None:
+    for path in (ROOT / "docs" / "formats").glob("*.md"):
+        headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings[-3:] == ["Benefits", "Downsides", "Changing the format"], path
+
+
+class TestPlog:
+    text = page("docs/formats/plog.md")
+
+    def file(self) -> bytes:
+        (block,) = blocks(self.text, "hex")
+        return octets(block)
+
+    def test_the_example_is_what_is_written(self, tmp_path: Path) -> None:
+        disk = RealDisk(tmp_path)
+        plog = Plog(PLOG, disk.create("example"), size=4096)
+        plog.reserve()
+        buffers, length = encode_frame(
+            [Batch.of([b"hi"])],
+            plog=PLOG.random,
+            position=0,
+            first_offset=70,
+            epoch=3,
+            synced_end=0,
+            now_ms=NOW_MS,
+        )
+        plog.append(buffers, length, 0)
+        plog.sync()
+        plog.seal(plog.end, next_offset=71, max_timestamp=NOW_MS)
+        plog.close()
+        assert (tmp_path / "example").read_bytes() == self.file()
+
+    def test_the_example_is_read_as_the_page_says(self, tmp_path: Path) -> None:
+        (tmp_path / "example").write_bytes(self.file())
+        file = RealDisk(tmp_path).open("example")
+        tail = find_tail(file, PLOG, next_offset=70)
+        file.close()
+        assert (tail.end, tail.next_offset, tail.max_timestamp) == (112, 71, NOW_MS)
+        assert Seal.decode(self.file()[112:]) == Seal(PLOG.random, 112, 71, NOW_MS)
+
+    def test_the_table_covers_the_seal_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == SEAL_BYTES
+
+
+class TestMetadata:
+    text = page("docs/formats/metadata.md")
+    sealed = Link(PLOG, 70, 112, 71, NOW_MS)
+    records: tuple[MetadataRecord, ...] = (
+        Init(Link(PLOG, 70)),
+        Incremental(sealed, Link(NEXT, 71)),
+        Full([sealed, Link(NEXT, 71)]),
+        Dropped([PLOG]),
+        Full([]),
+    )
+
+    def test_the_examples_are_what_is_written(self) -> None:
+        assert [octets(block) for block in blocks(self.text, "hex")] == [encode(record) for record in self.records]
+
+    def test_the_examples_are_read_and_tell_the_life_of_one_log(self) -> None:
+        first, switch, whole, dropped, gone = (decode(octets(block)) for block in blocks(self.text, "hex"))
+        chain = apply(apply(Chain(), first), switch)
+        assert chain.links == apply(Chain(), whole).links == (self.sealed, Link(NEXT, 71))
+        assert apply(chain, dropped).links == (Link(NEXT, 71),)
+        assert apply(chain, gone).links == ()
+
+    def test_the_table_names_every_type(self) -> None:
+        types = {int(row[0]): row[1] for row in rows(self.text)}
+        examples: list[MetadataRecord] = [
+            Init(self.sealed),
+            Incremental(self.sealed, None),
+            Full([]),
+            Dropped([]),
+            Continued([]),
+        ]
+        assert types == {encode(record)[1]: type(record).__name__.lower() for record in examples}
+
+
+class TestPublished:
+    text = page("docs/formats/published.md")
+    owner = Owner(1, 0)
+    durable = Durable(NEXT, 4096, 71, NOW_MS)
+    catalog = Catalog("local", "0", str(PLOG), [PublishedTopic(TopicRow(1, "events", 2, 1, None, None), 1)])
+
+    def test_the_examples_are_what_is_written(self, tmp_path: Path) -> None:
+        writer = PublishedWriter(RealDisk(tmp_path))
+        writer.put_end(1, self.owner, self.durable)
+        writer.put_start(1, self.owner, 70)
+        writer.put_catalog(self.catalog)
+        writer.close()
+        (slot,) = blocks(self.text, "hex")
+        assert (tmp_path / "published" / "ends").read_bytes() == bytes(128) + octets(slot)
+        assert [(tmp_path / "published" / "catalog").read_text()] == blocks(self.text, "catalog")
+
+    def test_the_examples_are_read_as_the_page_says(self, tmp_path: Path) -> None:
+        (tmp_path / "published").mkdir()
+        (slot,) = blocks(self.text, "hex")
+        (catalog,) = blocks(self.text, "catalog")
+        (tmp_path / "published" / "ends").write_bytes(bytes(128) + octets(slot))
+        (tmp_path / "published" / "catalog").write_text(catalog)
+        reader = PublishedReader(RealDisk(tmp_path))
+        assert reader.catalog() == self.catalog
+        assert reader.end(1, self.owner, self.catalog) == self.durable
+        assert reader.start(1, self.owner) == 70
+        reader.close()
+
+    def test_the_tables_cover_a_slot_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == 128
+
+
+class TestCoordinator:
+    text = page("docs/formats/coordinator.md")
+
+    def test_the_page_shows_the_schema(self) -> None:
+        (schema,) = blocks(self.text, "sql")
+        assert schema == sqlite._SCHEMA.lstrip("\n")
+
+    def test_the_format_of_a_new_database_is_the_one_of_the_page(self, tmp_path: Path) -> None:
+        coordinator = SqliteCoordinator(tmp_path / "coordinator.db")
+        (version,) = coordinator._db.execute("PRAGMA user_version").fetchone()
+        tables = [row[0] for row in coordinator._db.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE%'")]
+        coordinator.close()
+        assert self.text.startswith(f"# The coordinator's database, format {version}\n")
+        assert {row[0].strip("`") for row in rows(self.text)} == {table for table in tables if "sqlite" not in table}
+
+
+def covered(places: list[tuple[int, int]]) -> int:
+    """Where a layout ends that begins at 0 and has no gaps."""
+    end = 0
+    for at, size in places:
+        assert at == end
+        end += size
+    return end
