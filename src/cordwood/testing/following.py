@@ -137,4 +137,4 @@ class Following(UnderTest):
             task = await waiting(reader)
             await cw.delete_topic(log.topic)
             with pytest.raises(NotFound):
-                await task
+                await asyncio.wait_for(task, 10)

@@ -164,6 +164,16 @@ def test_threads_that_share_a_reader_get_each_batch_once() -> None:
     assert all(part == sorted(part) for part in parts)
 
 
+def test_threads_that_wait_together_do_not_end_each_other() -> None:
+    script = Script()
+    with sync.Reader(script, portal()) as reader, ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(next, reader) for _ in range(3)]
+        for offset in range(3):
+            time.sleep(0.03)
+            script.put(batch_at(offset))
+        assert sorted(offsets([each.result(10) for each in waiting])) == [0, 1, 2]
+
+
 def test_a_reader_that_nobody_has_any_more_is_closed() -> None:
     script = Script(batch_at(0))
     reader = sync.Reader(script, portal())
