@@ -9,7 +9,7 @@ slots, and is replaced whole. Every part has a CRC: a reader that meets a half-w
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import NamedTuple
@@ -145,17 +145,21 @@ class PublishedWriter:
         body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp)
         self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES)
 
-    def put_start(self, slot: int, owner: Owner, start: int) -> None:
-        """Synced: what was trimmed must not be readable again after a power cut (R7)."""
-        first, second = _starts(self._ends, slot, owner)
-        older = 0 if first is None or (second is not None and first < second) else 1
-        body = _START.pack(_START_MAGIC, *owner, start)
-        part = _CRC.pack(crc32c(body)) + body
-        self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[older])
+    def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
+        """The first kept offsets of some logs, by slot. Synced: what was trimmed must not be readable again (R7)."""
+        parts = []
+        for (slot, owner), start in starts.items():
+            first, second = _starts(self._ends, slot, owner)
+            older = 0 if first is None or (second is not None and first < second) else 1
+            body = _START.pack(_START_MAGIC, *owner, start)
+            parts.append((slot * _SLOT_BYTES, older, _CRC.pack(crc32c(body)) + body))
+        for slot_at, older, part in parts:
+            self._ends.write([part], slot_at + _START_PLACES[older])
         self._ends.sync()
-        # The other copy helps where this one is damaged later; to lose it does no harm.
+        # The other copies help where these are damaged later; to lose them does no harm.
         with suppress(OSError):
-            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[1 - older])
+            for slot_at, older, part in parts:
+                self._ends.write([part], slot_at + _START_PLACES[1 - older])
 
     def put_catalog(self, catalog: Catalog) -> None:
         self._disk.remove(_CATALOG_NEW)
