@@ -396,7 +396,8 @@ def _kept_from(log: FolderLog, oldest: int | None, bytes_max: int | None) -> int
             break
         total -= view.end_of(link)
         keep_from = max(keep_from, next_offset)
-    return keep_from
+    # The chain may be ahead of what is durable: plogs whose switches are not recorded yet.
+    return min(keep_from, view.durable.next_offset)
 
 
 def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:
