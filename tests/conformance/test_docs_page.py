@@ -2,45 +2,36 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cordwood import sync
-from cordwood.client import Client
 from cordwood.testing import LogConformance
 from cordwood.testing.under_test import UnderTest
-from cordwood.url import parse_url
 from tests.conformance.memory import MemoryEngine, Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-NAMES = {
-    "Client": Client,
-    "LogConformance": LogConformance,
-    "MyEngine": lambda: MemoryEngine(Store()),
-    "parse_url": parse_url,
-    "pytest": pytest,
-    "sync": sync,
-}
 
 
-def suite_of(example: str) -> type[LogConformance]:
-    names = dict(NAMES)
-    exec(example, names)
-    (suite,) = [kind for name, kind in names.items() if name.startswith("Test")]
-    assert isinstance(suite, type)
-    assert issubclass(suite, LogConformance)
-    return suite
+@pytest.fixture(scope="module")
+def suites() -> dict[str, Any]:
+    """What the page defines, its blocks run one after the other."""
+    names: dict[str, Any] = {"MyEngine": lambda: MemoryEngine(Store())}
+    for example in EXAMPLES:
+        exec(example, names)
+    return names
 
 
-async def test_the_first_example_connects(tmp_path: Path) -> None:
-    suite = suite_of(EXAMPLES[0])
+async def test_the_first_example_connects(suites: dict[str, Any], tmp_path: Path) -> None:
+    suite = suites["TestEmbedded"]
     async with suite().connect(f"file:{tmp_path}/data") as cw:
         assert await cw.topics() == []
 
 
-async def test_the_second_example_connects_to_an_engine_of_its_own() -> None:
-    suite = suite_of(EXAMPLES[1])
+async def test_the_second_example_connects_to_an_engine_of_its_own(suites: dict[str, Any]) -> None:
+    suite = suites["TestMyEngine"]
+    assert issubclass(suite, LogConformance)
     async with suite().connect("file:/in-memory") as cw:
         assert await cw.topics() == []
     assert not suite.reopens

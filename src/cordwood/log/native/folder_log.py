@@ -61,7 +61,7 @@ class FolderLog:
         self._publish_due = False
         self._early: list[Append] = []
         self._early_bytes = 0
-        self._growth_wanted: list[Job] = []
+        self._growth_wanted: set[Job] = set()
         self._closed: CordwoodError | None = None
 
     @property
@@ -140,9 +140,14 @@ class FolderLog:
         stream = self.open()
         with self._lock:
             if stream.durable.next_offset <= beyond and self._closed is None:
-                self._growth_wanted.append(job)
+                self._growth_wanted.add(job)
                 return
         job()
+
+    def forget(self, job: Job) -> None:
+        """Call this job of `when_grown` no more: whoever wanted it has given up."""
+        with self._lock:
+            self._growth_wanted.discard(job)
 
     def trim(self, before: int, done: Done) -> None:
         """Forget what is below `before`; `done` is called when its space is free."""
@@ -221,7 +226,7 @@ class FolderLog:
 
     def _tell_growth(self) -> None:
         with self._lock:
-            wanted, self._growth_wanted = self._growth_wanted, []
+            wanted, self._growth_wanted = self._growth_wanted, set()
         for job in wanted:
             job()
 

@@ -176,8 +176,12 @@ class NativeReader(Reader):
         assert cursor is not None
         self._wanted = grown = _Wanted()
         if isinstance(source, FolderLog):
-            source.when_grown(cursor.offset, grown.wake)
-            await grown.wait()
+            wake_up = grown.wake
+            source.when_grown(cursor.offset, wake_up)
+            try:
+                await grown.wait()
+            finally:
+                source.forget(wake_up)
         else:
             # Another process writes: look again soon, less often while nothing comes.
             try:

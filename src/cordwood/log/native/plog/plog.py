@@ -71,16 +71,18 @@ class Plog:
         return self._file.read(min(size, max(0, self.end - position)), position)
 
     def seal(self, end: int, *, next_offset: int, max_timestamp: int) -> int:
-        """Close for good at `end` or at the own end, whichever is smaller, and give the rest of the space back."""
+        """Close for good at `end` or at the own end, whichever is smaller, and give the rest of the space back.
+
+        The seal in the file is durable after the next `sync`.
+        """
         if self._seal is not None:
             return self._seal.end
         sealed_end = min(end, self.end)
         seal = Seal(self.id.random, sealed_end, next_offset, max_timestamp)
         self._file.truncate(sealed_end)
         self._file.write([seal.encode()], sealed_end)
-        self._file.sync()
         self._seal = seal
-        self.end = self.synced_end = sealed_end
+        self.end = sealed_end
         return sealed_end
 
     def status(self) -> PlogStatus:

@@ -46,10 +46,6 @@ class Append:
         self.result: range | None = None
         self.error: CordwoodError | None = None
 
-    def prepare(self) -> None:
-        """Make the column of values ahead of its turn, while the disk is busy with others."""
-        _ = self.batch.values
-
 
 def deliver(appends: list[Append]) -> None:
     """Tell the callers: one call for each `notify`, that is one wake-up a group for an event loop."""

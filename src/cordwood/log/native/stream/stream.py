@@ -321,8 +321,11 @@ class Stream:
         if link is not None:
             self._workers.spawn(partial(self._seal_file, link))
 
-    def _seal_file(self, link: Link) -> None:
-        """The file's own seal is for repair and for servers; the chain already says where the plog ends."""
+    def _seal_file(self, link: Link, *, synced: bool = False) -> None:
+        """The file's own seal is for repair and for servers; the chain already says where the plog ends.
+
+        So it is not worth a sync that would hold up the log's own ones, but at a close (R1).
+        """
         assert link.end is not None
         try:
             plog = self._plogs.resume(link.id, link.end)
@@ -331,6 +334,8 @@ class Stream:
             return
         try:
             plog.seal(link.end, next_offset=link.next_offset, max_timestamp=link.max_timestamp)
+            if synced:
+                plog.sync()
         except OSError:
             # Only space is lost: below the recorded end nothing was touched.
             return
@@ -352,7 +357,7 @@ class Stream:
 
     def _stopped(self, link: Link | None, done: Done) -> None:
         if link is not None:
-            self._seal_file(link)
+            self._seal_file(link, synced=True)
         done()
 
 

@@ -15,7 +15,7 @@ from math import inf
 from cordwood.errors import CordwoodError, Timeout, Unavailable
 
 from ..world.workers import Job, Workers
-from .append import LARGE_BYTES, Append, fail
+from .append import Append, fail
 
 GROUP_BYTES_MIN = 1024 * 1024
 GROUP_BYTES_MAX = 8 * 1024 * 1024
@@ -61,8 +61,6 @@ class Turn:
             self._taken = self._taken or first
         if first:
             self._workers.spawn(self._run)
-        elif append.weight >= LARGE_BYTES:
-            self._workers.spawn(append.prepare)
         return True
 
     def when_room(self, job: Job) -> None:
@@ -145,7 +143,7 @@ class Turn:
             _LOGGER.exception("%s: housekeeping failed", self._name)
 
     def _take_group(self) -> list[Append]:
-        """Group commit: what waits shares the next sync. Of many bytes only half: the rest is prepared meanwhile."""
+        """Group commit: what waits shares the next sync; of many bytes half, so that callers and disk overlap."""
         group: list[Append] = []
         size = 0
         queue = self._queue
