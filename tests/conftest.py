@@ -1,7 +1,14 @@
 """What all tests share."""
 
+import pytest
 from hypothesis import settings
 
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)
 settings.load_profile("cordwood")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cordwood", "how much is tried")
+    group.addoption("--kills", type=int, default=15, help="how often the kill tests kill a writing process (15)")
+    group.addoption("--seeds", type=int, default=1, help="power cuts by chance at each operation of a history (1)")

@@ -113,7 +113,7 @@ class TestPublished:
     def test_the_examples_are_what_is_written(self, tmp_path: Path) -> None:
         writer = PublishedWriter(RealDisk(tmp_path))
         writer.put_end(1, self.owner, self.durable)
-        writer.put_start(1, self.owner, 70)
+        writer.put_starts({(1, self.owner): 70})
         writer.put_catalog(self.catalog)
         writer.close()
         (slot,) = blocks(self.text, "hex")

@@ -163,6 +163,16 @@ class SimulatedDisk:
         with self._lock:
             self._faults.waiting.append(Fault(operation, name_contains, error, times, after, written))
 
+    def faults_left(self) -> int:
+        """How many times an operation is still to fail."""
+        with self._lock:
+            return sum(fault.times for fault in self._faults.waiting)
+
+    def forget_faults(self) -> None:
+        """Let nothing fail any more."""
+        with self._lock:
+            self._faults.waiting.clear()
+
     def step(self, operation: Operation, name: str) -> None:
         """Count an operation of something that lives beside the files, and fail or lose power with it if that is due.
 

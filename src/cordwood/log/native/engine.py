@@ -93,9 +93,13 @@ class FolderEngine:
             on_durable=self._metadata_grown,
             on_switch=self._metadata_switched,
         )
-        self._starts_due = self._starts_not_published()
-        self._publish_found()
-        workers.spawn(partial(self._sweep, found))
+        self._starts_due = self._trimmed_starts()
+        self._publish_starts()
+        if self._metadata.found.plog is not None:
+            self._metadata_grown(self._metadata.found)
+        # Without room for it readers need the metadata plog that the last catalog names: it must not be swept away.
+        if self._publish_catalog():
+            workers.spawn(partial(self._sweep, found))
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -294,31 +298,23 @@ class FolderEngine:
             self._catalog_due = False
             return True
 
-    def _publish_found(self) -> None:
-        """Tell readers what this open has found, where that differs from what they were told last."""
-        self._publish_starts()
-        if self._metadata.found.plog is not None:
-            self._metadata_grown(self._metadata.found)
-        if self._before != self._catalog():
-            self._published.put_catalog(self._catalog())
+    def _trimmed_starts(self) -> dict[tuple[int, Owner], int]:
+        """Where the trimmed logs begin, by slot (R7).
 
-    def _starts_not_published(self) -> dict[tuple[int, Owner], int]:
-        """Where logs begin that were trimmed just before a crash, or whose slot is another one now (R7)."""
+        All are published anew by an open: one that is there may be in the page cache alone, since a crash, or in the
+        slot of another log, since the catalog was damaged.
+        """
         slots = {published.topic.id: published.slot for published in self._topics.values()}
-        due = {}
-        for owner, (start, _) in self._trimmed.items():
-            slot = slots[owner.topic_id] + owner.partition
-            if self._published_before.start(slot, owner) != start:
-                due[slot, owner] = start
-        return due
+        return {(slots[x.topic_id] + x.partition, x): start for x, (start, _) in self._trimmed.items()}
 
     def _publish_starts(self) -> None:
-        for (slot, owner), start in list(self._starts_due.items()):
-            try:
-                self._published.put_start(slot, owner, start)
-            except OSError:
-                return
-            del self._starts_due[slot, owner]
+        if not self._starts_due:
+            return
+        try:
+            self._published.put_starts(self._starts_due)
+        except OSError:
+            return
+        self._starts_due = {}
 
     def _metadata_grown(self, durable: Durable) -> None:
         try:
@@ -345,13 +341,15 @@ class FolderEngine:
 
     def _sweep(self, found: set[int]) -> None:
         """Delete what crashes left: plogs that no chain has, and chains of topics that are gone."""
+        # Chains first: a topic that is made meanwhile is then only among the topics.
+        services = set(self._metadata.chains)
         alive = {_service(Owner(p.topic.id, n)) for p in self._topics.values() for n in range(p.topic.partitions)}
-        for service in set(self._metadata.chains) - alive:
+        for service in sorted(services - alive):
             self._forget(service, _nothing)
         known = {link.id.random for chain in list(self._metadata.chains.values()) for link in chain}
         if self._metadata_plog is not None:
             known.add(PlogId.parse(self._metadata_plog).random)
-        for random in found - known:
+        for random in sorted(found - known):
             self.plogs.delete_file(random)
 
     def _let_go(self, done: Done) -> None:
@@ -398,7 +396,8 @@ def _kept_from(log: FolderLog, oldest: int | None, bytes_max: int | None) -> int
             break
         total -= view.end_of(link)
         keep_from = max(keep_from, next_offset)
-    return keep_from
+    # The chain may be ahead of what is durable: plogs whose switches are not recorded yet.
+    return min(keep_from, view.durable.next_offset)
 
 
 def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:

@@ -162,7 +162,7 @@ class FolderLog:
                 return
             # R7: durable before any plog is dropped, so that reads below stay refused and offsets go on.
             self._coordinator.trim(self.owner.topic_id, self.owner.partition, before, view.durable.next_offset)
-            self._published.put_start(self._slot, self.owner, before)
+            self._published.put_starts({(self._slot, self.owner): before})
             # Last: where one of the two failed, the same call does all of it again.
             self._start = before
         stream = self.open()

@@ -9,7 +9,7 @@ slots, and is replaced whole. Every part has a CRC: a reader that meets a half-w
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import NamedTuple
@@ -126,9 +126,12 @@ class PublishedWriter:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self._failed_copies: dict[int, int] = {}
         make_durable_folder(disk, _FOLDER)
         try:
             self._ends = disk.open(_ENDS, write=True)
+            # A killed writer may have left one copy of a start on the disk, and the other in the page cache alone.
+            self._ends.sync()
         except FileNotFoundError:
             self._ends = disk.create(_ENDS)
             try:
@@ -145,17 +148,34 @@ class PublishedWriter:
         body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp)
         self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES)
 
-    def put_start(self, slot: int, owner: Owner, start: int) -> None:
-        """Synced: what was trimmed must not be readable again after a power cut (R7)."""
-        first, second = _starts(self._ends, slot, owner)
-        older = 0 if first is None or (second is not None and first < second) else 1
-        body = _START.pack(_START_MAGIC, *owner, start)
-        part = _CRC.pack(crc32c(body)) + body
-        self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[older])
-        self._ends.sync()
-        # The other copy helps where this one is damaged later; to lose it does no harm.
+    def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
+        """The first kept offsets of some logs, by slot. Synced: what was trimmed must not be readable again (R7).
+
+        One copy is synced before the other is touched, so that at every moment one is whole and on the disk.
+        """
+        parts = []
+        for (slot, owner), start in starts.items():
+            body = _START.pack(_START_MAGIC, *owner, start)
+            parts.append((slot, self._weaker_copy(slot, owner), _CRC.pack(crc32c(body)) + body))
+        self._put_copies([(slot, copy, part) for slot, copy, part in parts])
+        # One copy is enough; the other is the weaker one now, if it cannot be written.
         with suppress(OSError):
-            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[1 - older])
+            self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
+
+    def _weaker_copy(self, slot: int, owner: Owner) -> int:
+        if slot in self._failed_copies:
+            return self._failed_copies[slot]
+        first, second = _starts(self._ends, slot, owner)
+        return 1 if first is not None and (second is None or second < first) else 0
+
+    def _put_copies(self, copies: Sequence[tuple[int, int, bytes]]) -> None:
+        # Until the sync has succeeded nobody knows what is there.
+        self._failed_copies.update((slot, copy) for slot, copy, _ in copies)
+        for slot, copy, part in copies:
+            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[copy])
+        self._ends.sync()
+        for slot, _, _ in copies:
+            del self._failed_copies[slot]
 
     def put_catalog(self, catalog: Catalog) -> None:
         self._disk.remove(_CATALOG_NEW)

@@ -173,8 +173,12 @@ class Turn:
                 self._stalled = True
 
     def _finish(self, job: Job) -> None:
-        while group := self._take_group():
-            self._write_group(group)
-            if self._stalled:
-                break
+        while True:
+            with self._lock:
+                if not self._queue or self._stalled:
+                    break
+                # Empty if everybody in it has given up; there may be more behind.
+                group = self._take_group()
+            if group:
+                self._write_group(group)
         self._run_job(job)
