@@ -310,6 +310,10 @@ class SimulatedFile:
                 raise os_error(fault.error, self.name)
             return memoryview(self._node.current[position : position + size])
 
+    def begin_read(self) -> None:
+        with self._lock:
+            self._check()
+
     def begin_sync(self, position: int, length: int) -> None:
         # What a hint brings to the disk early is what a power cut may keep of an unsynced write anyway.
         with self._lock:

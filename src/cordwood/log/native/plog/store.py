@@ -46,6 +46,17 @@ class PlogStore:
         except FileNotFoundError as error:
             raise NotFound(f"plog {id} is gone") from error
 
+    def begin_read(self, id: PlogId) -> None:
+        """Ask the disk to have this plog ready soon; one that is gone is fine."""
+        try:
+            file = self._disk.open(self._path(id))
+        except OSError:
+            return
+        try:
+            file.begin_read()
+        finally:
+            file.close()
+
     def resume(self, id: PlogId, end: int) -> Plog:
         """A handle on a plog whose end is known and synced, to seal it."""
         plog = Plog(id, self.open_file(id, write=True), end)

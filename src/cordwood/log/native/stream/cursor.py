@@ -97,12 +97,16 @@ class LogCursor:
 
     def _at_offset(self, view: View) -> tuple[PlogCursor, int]:
         """The open plog that holds the next offset, at its frame, and the byte up to which it may be read."""
-        link = view.chain.links[view.chain.index_of(self.offset)]
+        place = view.chain.index_of(self.offset)
+        link = view.chain.links[place]
         end = view.end_of(link)
         if self._plog is None or self._link is None or self._link.id != link.id:
             self.close()
             self._plog, self._link = open_cursor(self._source.plogs, link.id), link
             self._plog.skip_to(self.offset, link.first_offset, end)
+            for following in view.chain.links[place + 1 : place + 2]:
+                # Plogs are read concurrently: the disk is at the next one while this one is worked on.
+                self._source.plogs.begin_read(following.id)
         return self._plog, end
 
 
