@@ -14,6 +14,8 @@ import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import EngineSettings, FolderEngine
+from cordwood.log.native.folder_log import FolderLog
+from cordwood.log.native.reader import NativeReader
 from tests.embedded.processes import Program, program
 
 WRITER = """
@@ -449,3 +451,17 @@ async def test_appends_run_out_of_time_also_while_they_wait_for_room(
         unknown = sum(isinstance(result, Timeout) and result.outcome == "unknown" for result in results)
         (offset,) = await log.append(Batch.of([b"after"]))
         assert offset <= 1 + unknown
+
+
+async def test_a_follower_that_gives_up_leaves_nothing_behind(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("t")
+        log = cw.log("t")
+        await log.append(Batch.of([b"x"]))
+        async with log.read(start=1, follow=True) as reader:
+            for _ in range(20):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(reader), 0.002)
+            assert isinstance(reader, NativeReader)
+            assert isinstance(reader._source, FolderLog)
+            assert len(reader._source._growth_wanted) <= 1

@@ -18,7 +18,7 @@ This package may import `cordwood.errors` and nothing else of Cordwood. pyarrow 
 
 from cordwood.records.batch import Batch
 from cordwood.records.column import BinaryColumn
-from cordwood.records.encode import encode_frame, frame_bytes
+from cordwood.records.encode import Frame, encode_frame, frame_bytes, frame_of
 from cordwood.records.frame import (
     Buffer,
     FrameCut,
@@ -48,6 +48,7 @@ __all__ = [
     "Batch",
     "BinaryColumn",
     "Buffer",
+    "Frame",
     "FrameCut",
     "FrameHeader",
     "HeaderColumn",
@@ -59,5 +60,6 @@ __all__ = [
     "decode_header",
     "encode_frame",
     "frame_bytes",
+    "frame_of",
     "is_whole",
 ]

@@ -235,6 +235,12 @@ def column_buffers(
     """Validity, offsets and data of rows whose types were checked; `nulls`: whether a None is among them."""
     if type(rows) is BinaryColumn:
         return rows.compact()
+    validity, offsets = row_buffers(rows, nulls)
+    return validity, offsets, b"".join(filter(None, rows))
+
+
+def row_buffers(rows: Rows | BinaryColumn, nulls: bool) -> tuple[bytes | None, memoryview]:
+    """Validity and offsets of rows whose types were checked; the data is the rows themselves, joined."""
     present: Any = rows  # without nulls, which the type checker cannot know
     # One C loop for each buffer: no Python for a record.
     lengths = map(length_hint, rows) if nulls else map(len, present)
@@ -244,10 +250,10 @@ def column_buffers(
     except StructError:
         raise TooLarge(f"a column of {sum(map(length_hint, rows))} bytes; limit {COLUMN_BYTES_MAX}") from None
     if not nulls:
-        return None, offsets, b"".join(present)
+        return None, offsets
     valid = bytes(map(is_not, rows, repeat(None)))
     bits = int(valid[::-1].translate(_ASCII_BITS), 2)
-    return bits.to_bytes((len(rows) + 7) >> 3, "little"), offsets, b"".join(filter(None, rows))
+    return bits.to_bytes((len(rows) + 7) >> 3, "little"), offsets
 
 
 def rows_bytes(rows: Rows | BinaryColumn) -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain, repeat
-from operator import attrgetter, or_
+from operator import attrgetter, itemgetter, or_
 
 from crc32c import crc32c
 
 from cordwood.errors import InvalidInput, TooLarge
 from cordwood.records.batch import Batch
-from cordwood.records.column import BinaryColumn, Rows, column_buffers
-from cordwood.records.frame import AFTER_CRC, BEFORE_CRC, CODEC_NONE, MAGIC, VERSION, ZEROS, Buffer
+from cordwood.records.column import BinaryColumn, Rows, column_buffers, row_buffers
+from cordwood.records.frame import AFTER_CRC, AFTER_CRC_AT, BEFORE_CRC, CODEC_NONE, MAGIC, VERSION, ZEROS, Buffer
 from cordwood.records.headers import HeaderColumn
 from cordwood.records.layout import (
     FLAG_HEADER_NULLS,
@@ -29,6 +29,10 @@ from cordwood.records.layout import (
 # Parts below this are copied into one buffer: a buffer more for pwritev and CRC costs about as much as
 # copying this.
 _COPIED_BELOW = 16 * 1024
+
+# From this length on a frame is written in pieces of about that size.
+_STREAMED_FROM = 512 * 1024
+_PIECE_BYTES = 256 * 1024
 
 _NO_ORDER = bytes(8)
 
@@ -51,6 +55,70 @@ def frame_bytes(batch: Batch) -> int:
     return frame_size(batch._flags, len(batch), batch._value_bytes, batch._key_bytes, total, names, values)
 
 
+class Frame:
+    """A frame that is about to be written: what is known of it, and its bytes, made while they are written."""
+
+    __slots__ = ("_after", "_before", "_parts", "length", "timestamp_max")
+
+    def __init__(
+        self, length: int, timestamp_max: int, before: bytes, after: bytes, parts: list[tuple[Buffer | Rows, int]]
+    ) -> None:
+        self.length = length
+        self.timestamp_max = timestamp_max
+        self._before = before
+        self._after = after
+        self._parts = parts
+
+    def pieces(self, *, streamed: bool = False) -> Iterator[tuple[int, list[Buffer]]]:
+        """Buffers, and where in the frame they go: one piece; or, `streamed`, several of a large frame.
+
+        The disk can begin with the first one while the next is put together. The header comes last: until it stands
+        there it is no frame.
+        """
+        chunks = self._chunks()
+        first = next(chunks)
+        # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
+        crc = crc32c(first, crc32c(self._before), 0)
+        rest: list[Buffer] = []
+        at = AFTER_CRC_AT + len(first)
+        streamed = streamed and self.length >= _STREAMED_FROM
+        for chunk in chunks:
+            crc = crc32c(chunk, crc, 0)
+            if streamed:
+                yield at, [chunk]
+                at += len(chunk)
+            else:
+                rest.append(chunk)
+        head = b"".join((self._before, crc.to_bytes(4, "little"), first))
+        yield 0, [head, *rest]
+
+    def _chunks(self) -> Iterator[Buffer]:
+        """The parts behind the CRC, padded: small neighbours are joined, big ones stay where they are."""
+        small: list[Buffer] = [self._after]
+        for part, size in self._parts:
+            if size < _COPIED_BELOW:
+                small.append(b"".join(filter(None, part)) if isinstance(part, list) else part)
+            else:
+                if small:
+                    yield b"".join(small)
+                if isinstance(part, list):
+                    yield from _joined(part, size)
+                else:
+                    yield part.cast("B") if isinstance(part, memoryview) else part
+                small = []
+            if size & 7:
+                small.append(ZEROS[-size & 7])
+        if small:
+            yield b"".join(small)
+
+
+def _joined(rows: Rows, size: int) -> Iterator[bytes]:
+    """The rows put together in pieces that stay in the cache from here to the file."""
+    step = max(1, len(rows) * _PIECE_BYTES // size)
+    for at in range(0, len(rows), step):
+        yield b"".join(filter(None, rows[at : at + step]))
+
+
 def encode_frame(
     batches: Sequence[Batch],
     *,
@@ -61,11 +129,7 @@ def encode_frame(
     synced_end: int,
     now_ms: int,
 ) -> tuple[list[Buffer], int]:
-    """One frame of all these batches, in their order: the buffers to write one after the other, and their
-    length.
-
-    Records without a timestamp of their own get `now_ms`. The buffers may be views of the batches' own bytes.
-    More than `FRAME_BYTES_MAX` is `TooLarge`: group batches by their weight.
+    """The bytes of one frame of all these batches, as buffers to write one after the other, and their length.
 
     >>> group = [Batch.of([b"a"]), Batch.of([b"b"])]
     >>> buffers, length = encode_frame(
@@ -74,6 +138,38 @@ def encode_frame(
     >>> from cordwood.records import decode_frame
     >>> length, decode_frame(memoryview(b"".join(buffers))).values.tolist()
     (120, [b'a', b'b'])
+    """
+    frame = frame_of(
+        batches,
+        plog=plog,
+        position=position,
+        first_offset=first_offset,
+        epoch=epoch,
+        synced_end=synced_end,
+        now_ms=now_ms,
+    )
+    pieces = sorted(frame.pieces(), key=itemgetter(0))
+    return [buffer for _, buffers in pieces for buffer in buffers], frame.length
+
+
+def frame_of(
+    batches: Sequence[Batch],
+    *,
+    plog: int,
+    position: int,
+    first_offset: int,
+    epoch: int,
+    synced_end: int,
+    now_ms: int,
+) -> Frame:
+    """One frame of all these batches, in their order.
+
+    Records without a timestamp of their own get `now_ms`. Its buffers may be views of the batches' own bytes.
+    More than `FRAME_BYTES_MAX` is `TooLarge`: group batches by their weight.
+
+    >>> frame = frame_of([Batch.of([b"a"])], plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9)
+    >>> frame.length, [at for at, _ in frame.pieces()]
+    (112, [0])
     """
     if len(batches) == 1:
         batch = batches[0]
@@ -93,7 +189,7 @@ def encode_frame(
 
     column, highest = _timestamps(batches, flags, now_ms)
     flags &= ~FLAG_TIMESTAMPS
-    parts: list[tuple[Buffer, int]] = []  # with their bytes: a view of offsets has another len()
+    parts: list[tuple[Buffer | Rows, int]] = []  # with their bytes: a view of offsets has another len()
     if column is not None:
         flags |= FLAG_TIMESTAMPS
         parts.append((column, 8 * count))
@@ -127,12 +223,7 @@ def encode_frame(
         header_value_bytes,
     )
     after += crc32c(after, crc32c(before)).to_bytes(4, "little") + _NO_ORDER
-    buffers = _gathered(after, parts)
-    crc = crc32c(before)
-    for buffer in buffers:
-        crc = crc32c(buffer, crc, 0)
-    buffers[0] = b"".join((before, crc.to_bytes(4, "little"), buffers[0]))
-    return buffers, length
+    return Frame(length, highest, before, after, parts)
 
 
 def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
@@ -168,33 +259,21 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
     return memoryview(column), highest
 
 
-def _add_column(parts: list[tuple[Buffer, int]], rows: Rows | BinaryColumn, nulls: int) -> int:
-    """Adds the buffers of a column to the parts of a frame, and returns the bytes of its data."""
-    validity, offsets, data = column_buffers(rows, nulls != 0)
+def _add_column(parts: list[tuple[Buffer | Rows, int]], rows: Rows | BinaryColumn, nulls: int) -> int:
+    """Adds the parts of a column to those of a frame, and returns the bytes of its data."""
+    data: Buffer | Rows
+    validity: Buffer | None
+    if type(rows) is list:
+        # Put together only when it is written.
+        validity, offsets = row_buffers(rows, nulls != 0)
+        data, size = rows, offsets[-1]
+    else:
+        validity, offsets, data = column_buffers(rows, nulls != 0)
+        size = len(data)
     count = len(rows)
     if nulls:
         assert validity is not None  # the flag was set because a null was seen
         parts.append((validity, (count + 7) >> 3))
     parts.append((offsets, 4 * count + 4))
-    size = len(data)
     parts.append((data, size))
     return size
-
-
-def _gathered(first: bytes, parts: list[tuple[Buffer, int]]) -> list[Buffer]:
-    """The parts, padded, in few buffers: small neighbours are joined, big ones stay where they are."""
-    buffers: list[Buffer] = []
-    small: list[Buffer] = [first]
-    for part, size in parts:
-        if size < _COPIED_BELOW:
-            small.append(part)
-        else:
-            if small:
-                buffers.append(b"".join(small))
-            buffers.append(part.cast("B") if isinstance(part, memoryview) else part)
-            small = []
-        if size & 7:
-            small.append(ZEROS[-size & 7])
-    if small:
-        buffers.append(b"".join(small))
-    return buffers

@@ -310,6 +310,11 @@ class SimulatedFile:
                 raise os_error(fault.error, self.name)
             return memoryview(self._node.current[position : position + size])
 
+    def begin_sync(self, position: int, length: int) -> None:
+        # What a hint brings to the disk early is what a power cut may keep of an unsynced write anyway.
+        with self._lock:
+            self._check()
+
     def sync(self) -> None:
         with self._lock:
             self._check()

@@ -22,6 +22,13 @@ def bytes_of(disk: Disk, name: str) -> bytes:
         file.close()
 
 
+def test_a_hint_to_begin_a_sync_changes_nothing_that_can_be_read(disk: Disk) -> None:
+    file = disk.create("a")
+    file.write([b"x" * 5000], 0)
+    file.begin_sync(0, 5000)
+    assert (file.size(), bytes(file.read(9000, 0))) == (5000, b"x" * 5000)
+
+
 def test_what_is_written_is_read_at_any_position(disk: Disk) -> None:
     file = disk.create("a")
     file.write([b"hello ", bytearray(b"wide "), memoryview(b"world")], 0)

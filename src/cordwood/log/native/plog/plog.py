@@ -1,6 +1,6 @@
 """An open plog: the file, how far it is written, and how far it is synced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
@@ -10,6 +10,9 @@ from .id import PlogId
 from .seal import SEAL_BYTES, Seal
 
 APPEND_BYTES_MAX = 2 * 1024 * 1024
+
+# From this length on the disk is told to begin at once: batches of 1 MiB, 4 in flight, take 1.1 instead of 1.4 ms each.
+_EARLY_BYTES = 256 * 1024
 
 
 class PlogStatus(NamedTuple):
@@ -35,8 +38,11 @@ class Plog:
         self._file = file
         self._seal: Seal | None = None
 
-    def append(self, buffers: Sequence[Buffer], length: int, position: int) -> None:
-        """Write `length` bytes at `position`, which must be the end. Nothing is durable before `sync`."""
+    def append(self, pieces: Iterable[tuple[int, Sequence[Buffer]]], length: int, position: int) -> None:
+        """Write `length` bytes at `position`, which must be the end. Nothing is durable before `sync`.
+
+        They come in pieces, each with its place among the bytes, and may be made one by one.
+        """
         if self._seal is not None:
             raise Sealed(f"plog {self.id} is sealed at {self._seal.end}: append to the stream's last plog")
         if self.failed is not None:
@@ -48,7 +54,11 @@ class Plog:
         if position + length > self.size:
             raise TooLarge(f"plog {self.id} has {self.size - position} bytes left, {length} are asked for")
         try:
-            self._file.write(buffers, position)
+            for at, buffers in pieces:
+                self._file.write(buffers, position + at)
+                if length >= _EARLY_BYTES:
+                    # So that the disk writes while the next piece is being made.
+                    self._file.begin_sync(position + at, sum(map(len, buffers)))
         except OSError as error:
             self.failed = error
             raise

@@ -8,7 +8,7 @@ stores only its id.
 from collections.abc import Callable, Sequence
 
 from cordwood.errors import CordwoodError
-from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, encode_frame
+from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
 
 from ..coordinator import Coordinator
 from ..plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
@@ -164,7 +164,7 @@ class MetadataSuccession:
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         for batch in self._whole_list():
-            buffers, length = encode_frame(
+            encoded = frame_of(
                 [batch],
                 plog=plog.id.random,
                 position=plog.end,
@@ -173,7 +173,7 @@ class MetadataSuccession:
                 synced_end=plog.synced_end,
                 now_ms=self._clock.time_ms(),
             )
-            plog.append(buffers, length, plog.end)
+            plog.append(encoded.pieces(), encoded.length, plog.end)
             next_offset += len(batch)
         plog.sync()
         previous = self._make_latest(plog)

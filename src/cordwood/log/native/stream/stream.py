@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
-from cordwood.records import decode_header, encode_frame
+from cordwood.records import frame_of
 
 from ..plog import Plog, PlogStore
 from ..world.clock import Clock
@@ -184,7 +184,7 @@ class Stream:
         elif self._quiet:
             self._wake(active)
         first_offset = self._next_offset
-        buffers, length = encode_frame(
+        encoded = frame_of(
             list(map(batch_of, frame)),
             plog=active.id.random,
             position=active.end,
@@ -197,9 +197,11 @@ class Stream:
             start = first_offset
             first_offset += append.count
             append.result = range(start, first_offset)
-        active.append(buffers, length, active.end)
+        # Where others wait for this group, the pieces would only cost them the interpreter lock.
+        alone = len(self.turn.in_flight) == 1
+        active.append(encoded.pieces(streamed=alone), encoded.length, active.end)
         self._next_offset = first_offset
-        self._max_timestamp = max(self._max_timestamp, decode_header(buffers[0]).timestamp_max)
+        self._max_timestamp = max(self._max_timestamp, encoded.timestamp_max)
         self._unsynced += frame
 
     def _as_expected(self, frame: list[Append]) -> list[Append]:

@@ -17,7 +17,6 @@ from cordwood.errors import CordwoodError, Timeout, Unavailable
 from ..world.workers import Job, Workers
 from .append import Append, fail
 
-GROUP_BYTES_MIN = 1024 * 1024
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -143,12 +142,11 @@ class Turn:
             _LOGGER.exception("%s: housekeeping failed", self._name)
 
     def _take_group(self) -> list[Append]:
-        """Group commit: what waits shares the next sync; of many bytes half, so that callers and disk overlap."""
+        """Group commit: all that waits, up to a limit, shares the next sync."""
         group: list[Append] = []
         size = 0
         queue = self._queue
-        limit = min(GROUP_BYTES_MAX, max(GROUP_BYTES_MIN, self._queue_bytes // 2))
-        while queue and size < limit:
+        while queue and size < GROUP_BYTES_MAX:
             append = queue.popleft()
             size += append.weight
             if not append.waiter.cancelled():

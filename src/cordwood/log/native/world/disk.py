@@ -6,6 +6,7 @@ in any combination of old and new.
 """
 
 import builtins
+import ctypes
 import errno
 import os
 from collections.abc import Sequence
@@ -24,6 +25,12 @@ _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 _CLOSED = (1 << 31) - 1
 
 _ZEROS = bytes(1 << 20)
+
+# The standard library has no name for it. It is a hint: a C library may lack it, and its result is not looked at.
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+_SYNC_FILE_RANGE_WRITE = 2
 _POOL = BufferPool()
 
 
@@ -45,6 +52,10 @@ class File(Protocol):
 
     def read(self, size: int, position: int) -> memoryview:
         """Read into a buffer that is the caller's while a view of it lives; fewer bytes only at the end of the file."""
+        ...
+
+    def begin_sync(self, position: int, length: int) -> None:
+        """Ask the disk to begin writing this range now. A hint: it promises nothing, and `sync` is needed as before."""
         ...
 
     def sync(self) -> None:
@@ -192,6 +203,10 @@ class RealFile:
                 break
             done += count
         return view[:done]
+
+    def begin_sync(self, position: int, length: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._fd, position, length, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Protocol
 
 Job = Callable[[], None]
@@ -18,17 +18,49 @@ class Workers(Protocol):
 
 
 class ThreadWorkers:
-    """A few threads. They start when there is work, and end with `close` or with the interpreter."""
+    """A few threads. They start when there is work, and end with `close`, or with the interpreter.
+
+    Not a ThreadPoolExecutor: nobody asks for a job's future, and making it takes as long as handing over the job.
+    """
 
     def __init__(self, name: str, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._name = name
+        self._threads_max = threads
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
 
     def spawn(self, job: Job) -> None:
-        self._pool.submit(_run, job)
+        self._jobs.put(job)
+        if self._idle < self._jobs.qsize() and self._threads < self._threads_max:
+            self._start()
 
     def close(self) -> None:
-        # The last job may be the one that closes: a thread cannot wait for itself.
-        self._pool.shutdown(wait=False)
+        """Let the threads end when they have done what was spawned; does not wait for them."""
+        with self._lock:
+            self._threads_max = 0
+            for _ in range(self._threads):
+                self._jobs.put(None)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._threads >= self._threads_max:
+                return
+            self._threads += 1
+            name = f"{self._name}-{self._threads}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            job = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+            if job is None:
+                return
+            _run(job)
 
 
 class Ticker:
