@@ -1,0 +1,171 @@
+"""A full disk refuses, loses nothing, and works again when there is room."""
+
+import pytest
+
+from cordwood.errors import Unavailable
+from cordwood.simulation.disk import SimulatedDisk
+from cordwood.simulation.folder import SimulatedFolder
+from cordwood.simulation.ledger import Fate
+
+
+@pytest.fixture
+def full() -> SimulatedFolder:
+    """A disk that "big" has filled; "quiet" has fallen quiet before."""
+    folder = SimulatedFolder(disk=SimulatedDisk(capacity=60_000))
+    folder.open()
+    folder.create_topic("big")
+    folder.create_topic("quiet")
+    folder.put("quiet")
+    folder.run()
+    folder.clock.advance(20)
+    folder.engine.quiet_down()
+    folder.run()
+    while not folder.errors:
+        folder.put("big", 1, 1500)
+        folder.run()
+    return folder
+
+
+def assert_works(folder: SimulatedFolder) -> None:
+    failed_before = len(folder.errors)
+    for topic, partition, _ in folder.logs():
+        folder.put(topic, 1, 1500, partition=partition)
+    folder.run()
+    folder.tick()
+    assert folder.errors[failed_before:] == []
+    assert not folder.unanswered()
+    folder.check()
+    found = folder.power_cut("none")
+    found.open()
+    found.check(settle=True)
+
+
+def test_an_append_without_room_says_so_and_was_not_written(full: SimulatedFolder) -> None:
+    (error,) = full.errors
+    assert isinstance(error, Unavailable)
+    assert error.outcome == "not_written"
+    assert "No space left on device" in str(error)
+    assert "free some space" in str(error)
+    full.check()
+    for crash in (full.power_cut("none"), full.power_cut("all"), full.killed()):
+        crash.open()
+        crash.check(settle=True)
+
+
+def test_appends_work_again_when_there_is_room(full: SimulatedFolder) -> None:
+    full.disk.capacity = 120_000
+    assert_works(full)
+
+
+def test_a_trim_frees_the_space_that_appends_need(full: SimulatedFolder) -> None:
+    full.trim("big", full.ledger("big").end_min // 2)
+    full.run()
+    assert_works(full)
+
+
+def test_a_quiet_log_wakes_up_when_there_is_room(full: SimulatedFolder) -> None:
+    full.disk.capacity = full.disk.used
+    refused = full.put("quiet")
+    full.run()
+    assert refused.fate is Fate.GONE
+    full.check()
+    full.disk.capacity += 20_000
+    assert_works(full)
+
+
+def restarted(full: SimulatedFolder) -> SimulatedFolder:
+    """After a kill and a new start, with not one byte to spare: the metadata stream has no plog to write to either."""
+    killed = full.killed()
+    killed.disk.capacity = killed.disk.used
+    killed.open()
+    killed.run()
+    killed.check(settle=True)
+    killed.disk.capacity = killed.disk.used
+    refused = killed.put("big")
+    killed.run()
+    assert refused.fate is Fate.GONE
+    return killed
+
+
+def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim(full: SimulatedFolder) -> None:
+    folder = restarted(full)
+    folder.trim("big", folder.ledger("big").end_min // 2)
+    folder.run()
+    folder.tick()
+    assert folder.disk.used < (folder.disk.capacity or 0)
+    assert_works(folder)
+
+
+def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full: SimulatedFolder) -> None:
+    folder = restarted(full)
+    folder.trim("big", folder.ledger("big").end_min)
+    folder.run()
+    folder.tick()
+    # Gone before the metadata could say so: also the next open, and a reader, know that it was trimmed (R7).
+    for crash in (folder.killed(), folder.power_cut("none"), folder.power_cut("all")):
+        crash.check_view()
+        crash.open()
+        crash.check(settle=True)
+    assert_works(folder)
+
+
+def test_a_restarted_writer_on_a_full_disk_frees_space_by_deleting_a_topic(full: SimulatedFolder) -> None:
+    folder = restarted(full)
+    folder.delete_topic("big")
+    folder.run()
+    folder.tick()
+    assert folder.disk.used < (folder.disk.capacity or 0)
+    assert_works(folder)
+
+
+@pytest.mark.parametrize("capacity", range(26_000, 44_000, 1_000))
+def test_a_disk_that_fills_at_any_moment_holds_acks_of_unrecorded_switches_back_until_there_is_room(
+    capacity: int,
+) -> None:
+    folder = SimulatedFolder(disk=SimulatedDisk(capacity=capacity))
+    folder.open()
+    folder.create_topic("a", partitions=4)
+    for step in range(30):
+        folder.put("a", 1, 1500, partition=step % 4)
+        folder.run()
+    assert folder.errors
+    assert {error.outcome for error in folder.errors} == {"not_written"}
+    folder.check()
+    for crash in (folder.power_cut("none"), folder.killed()):
+        crash.open()
+        crash.check(settle=True)
+    folder.disk.capacity = 2 * capacity
+    folder.tick()
+    assert not folder.unanswered()
+    assert_works(folder)
+
+
+def test_readers_are_told_the_end_once_there_is_room_to_tell_it() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.disk.fail("write", name_contains="published/ends", times=3)
+    folder.put("a", 3)
+    folder.run()
+    folder.check()
+    folder.disk.forget_faults()
+    folder.tick()
+    assert folder.killed().check_view(all_acked=True)["a/0"].end == 3
+
+
+def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 1, 50)
+    folder.run()
+    killed = folder.killed()
+    killed.open()
+    killed.check(settle=True)
+    killed.clock.advance(20)
+    killed.engine.quiet_down()
+    killed.run()
+    data = killed.log("a").view().chain.last
+    assert data is not None
+    assert len(killed.disk.contents(f"plogs/{data.id.file_name}")) < 300
+    killed.check()
