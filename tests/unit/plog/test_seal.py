@@ -37,5 +37,5 @@ def test_the_seal_of_another_plog_is_none_of_this_one() -> None:
     plogs.create(ID, 100).close()
     file = disk.open(FILE, write=True)
     file.truncate(0)
-    file.write([Seal(254, 0, 7, 9).encode()], 0)
+    file.write([Seal(254, 5, 7, 9).encode()], 0)
     assert sealed_end(file, ID) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.errors import Corrupt
 from cordwood.log.native.plog import Plog, PlogId, PlogStore, Tail, find_tail, make_durable
-from cordwood.records import Batch, frame_of
+from cordwood.records import Batch, encode_frame
 from cordwood.simulation.disk import SimulatedDisk
 
 ID = PlogId("local", "0", 255)
@@ -24,18 +24,24 @@ def plog(disk: SimulatedDisk) -> Plog:
     return PlogStore(disk).create(ID, SIZE)
 
 
-def put(plog: Plog, value: bytes, first_offset: int, timestamp: int = 0, *, of: PlogId = ID) -> int:
-    """Append a frame of one record; returns where it ends."""
-    frame = frame_of(
+def frame(value: bytes, first_offset: int, *, position: int, synced_end: int, timestamp: int = 0, of: PlogId) -> bytes:
+    """A frame of one record."""
+    encoded, _ = encode_frame(
         [Batch.of([value], timestamps=[timestamp])],
         plog=of.random,
-        position=plog.end,
+        position=position,
         first_offset=first_offset,
         epoch=1,
-        synced_end=plog.synced_end,
+        synced_end=synced_end,
         now_ms=0,
     )
-    plog.append(frame.pieces(), frame.length, plog.end)
+    return b"".join(encoded)
+
+
+def put(plog: Plog, value: bytes, first_offset: int, timestamp: int = 0, *, of: PlogId = ID) -> int:
+    """Append a frame of one record; returns where it ends."""
+    data = frame(value, first_offset, position=plog.end, synced_end=plog.synced_end, timestamp=timestamp, of=of)
+    plog.append([(0, [data])], len(data), plog.end)
     return plog.end
 
 
@@ -115,18 +121,18 @@ def test_a_frame_of_another_plog_or_of_another_place_or_offset_does_not_belong_t
     put(plog, b"b", 1, of=PlogId("local", "0", 254))
     assert find_tail(disk.open(FILE), ID, next_offset=0).end == first
     file = disk.open(FILE, write=True)
-    file.write([file.read(first, 0)], first)
+    file.write([frame(b"b", 1, position=first + 8, synced_end=0, of=ID)], first)
     assert find_tail(file, ID, next_offset=0).end == first
     assert find_tail(file, ID, next_offset=7).end == 0
 
 
 def test_a_frame_inside_a_value_vouches_for_nothing(plog: Plog, disk: SimulatedDisk) -> None:
-    put(plog, b"a", 0)
+    first = put(plog, b"a", 0)
     plog.sync()
-    whole = bytes(plog.read(SIZE, 0))
-    end = put(plog, whole, 1)
-    disk.flip_bit(FILE, 8 * end - 1)
-    assert find_tail(disk.open(FILE), ID, next_offset=0).end == len(whole)
+    end = put(plog, frame(b"stored", 0, position=0, synced_end=3000, of=ID), 1)
+    disk.flip_bit(FILE, 8 * first + 1)
+    assert end > first
+    assert find_tail(disk.open(FILE), ID, next_offset=0).end == first
 
 
 def test_a_tail_is_durable_once_it_was_made_so(plog: Plog, disk: SimulatedDisk) -> None:
