@@ -1,11 +1,19 @@
 """What all tests share."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)
 settings.load_profile("cordwood")
+
+
+def pytest_configure() -> None:
+    # A shell starts what it puts in the background with interrupts ignored, and the processes that tests interrupt
+    # would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

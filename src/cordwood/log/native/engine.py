@@ -1,5 +1,6 @@
 """A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from functools import partial
 from cordwood.errors import Conflict, CordwoodError, NotFound, Unavailable
 
 from .coordinator import Coordinator, TopicRow
+from .countdown import Countdown
 from .folder_log import FolderLog
 from .plog import PlogId, PlogStore
 from .published import (
@@ -19,6 +21,7 @@ from .published import (
     PublishedTopic,
     PublishedWriter,
 )
+from .retention import kept_from, wants_retention
 from .stream.chain import Chain
 from .stream.gate import Durable
 from .stream.metadata import METADATA_PLOG_BYTES_MIN, MetadataManager
@@ -30,6 +33,8 @@ from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
 from .world.clock import Clock
 from .world.disk import Disk
 from .world.workers import Workers
+
+_LOGGER = logging.getLogger("cordwood")
 
 CLUSTER = "local"
 GROUP = "0"
@@ -199,16 +204,19 @@ class FolderEngine:
                 stream.turn.run(stream.quiet_down)
 
     def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep, by whole plogs."""
+        """Blocks. Trims what topics no longer want to keep; a log that fails does not stop the others."""
         now = self._clock.time_ms()
-        for published in list(self._topics.values()):
-            row = published.topic
-            if row.retention_ms is None and row.retention_bytes is None:
-                continue
-            oldest = None if row.retention_ms is None else now - row.retention_ms
-            for partition in range(row.partitions):
-                log = self.log(row.name, partition)
-                log.trim(_kept_from(log, oldest, row.retention_bytes), _nothing)
+        topics = [published.topic for published in self._topics.values() if wants_retention(published.topic)]
+        for topic in topics:
+            for partition in range(topic.partitions):
+                try:
+                    log = self.log(topic.name, partition)
+                    log.trim(kept_from(log.view(), topic, now), _nothing)
+                except NotFound:
+                    # Deleted meanwhile.
+                    continue
+                except (CordwoodError, OSError) as error:
+                    _LOGGER.warning("retention of %s/%s: %s", topic.name, partition, error)
 
     def close(self, done: Done) -> None:
         """Finish and seal everything; `done` is called when the folder may be given away."""
@@ -361,43 +369,6 @@ class FolderEngine:
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
-
-
-class Countdown:
-    """Calls `done` when `count` things are done; at once if there are none."""
-
-    def __init__(self, count: int, done: Done) -> None:
-        self._left = count
-        self._done = done
-        self._lock = threading.Lock()
-        if not count:
-            done()
-
-    def one_done(self) -> None:
-        with self._lock:
-            self._left -= 1
-            last = self._left == 0
-        if last:
-            self._done()
-
-
-def _kept_from(log: FolderLog, oldest: int | None, bytes_max: int | None) -> int:
-    """The first offset that retention keeps: plogs go whole, and one whose newest record is young enough stays."""
-    view = log.view()
-    keep_from = view.start
-    total = sum(view.end_of(link) for link in view.chain)
-    for link in view.chain:
-        open_one = link.id == view.durable.plog
-        newest = view.durable.max_timestamp if open_one else link.max_timestamp
-        next_offset = view.durable.next_offset if open_one else link.next_offset
-        too_old = oldest is not None and newest < oldest
-        too_much = bytes_max is not None and not open_one and total - view.end_of(link) >= bytes_max
-        if not too_old and not too_much:
-            break
-        total -= view.end_of(link)
-        keep_from = max(keep_from, next_offset)
-    # The chain may be ahead of what is durable: plogs whose switches are not recorded yet.
-    return min(keep_from, view.durable.next_offset)
 
 
 def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:

@@ -93,6 +93,7 @@ class Plog:
         self._file.write([seal.encode()], sealed_end)
         self._seal = seal
         self.end = sealed_end
+        self.synced_end = min(self.synced_end, sealed_end)
         return sealed_end
 
     def status(self) -> PlogStatus:

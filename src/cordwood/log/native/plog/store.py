@@ -1,5 +1,7 @@
 """All plogs of one disk."""
 
+import re
+
 from cordwood.errors import Conflict, NotFound
 
 from ..world.disk import Disk, File, make_durable_folder
@@ -9,6 +11,7 @@ from .seal import SEAL_BYTES
 
 _FOLDER = "plogs"
 _SUFFIX = ".plog"
+_FILE_NAME = re.compile(r"[0-9a-f]{16}\.plog")
 
 
 class PlogStore:
@@ -73,7 +76,8 @@ class PlogStore:
 
     def files(self) -> set[int]:
         """The random parts of the ids of all plogs on this disk."""
-        names = (name for name in self._disk.list(_FOLDER) if name.endswith(_SUFFIX))
+        # What somebody else put there is not ours to read or to sweep away.
+        names = filter(_FILE_NAME.fullmatch, self._disk.list(_FOLDER))
         return {int(name.removesuffix(_SUFFIX), 16) for name in names}
 
     def delete_file(self, random: int) -> None:
