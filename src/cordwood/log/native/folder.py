@@ -132,7 +132,7 @@ class WritingFolder(_Open):
             )
 
     def _let_go(self, finished: threading.Event) -> None:
-        # Not before: a disk that answers late would let this process ack what the next writer has cut off.
+        # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
         self._expiring.close()
         self._workers.close()
         self._lock.release()

@@ -209,7 +209,7 @@ class MetadataSuccession:
 def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
     """The chains of all services, from the latest metadata plog alone, and its end.
 
-    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard.
+    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard (R1).
     """
     file = plogs.open_file(latest, write=True)
     try:

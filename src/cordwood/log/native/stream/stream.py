@@ -148,7 +148,7 @@ class Stream:
         except OSError:
             # As above, but once.
             lost = self._give_up_plog(group)
-        # Until the seal of the failed plog is recorded, a crash may bring its frames back.
+        # R8: until the seal of the failed plog is recorded, a crash may bring its frames back.
         self._refusal = "unknown"
         try:
             return self._put_and_sync(lost)
@@ -236,6 +236,7 @@ class Stream:
     def _sync(self) -> None:
         active = self._active
         assert active is not None
+        # R9: written is not acked; nothing leaves before this has returned.
         active.sync()
         self._synced_offset = self._next_offset
         self._synced_timestamp = self._max_timestamp
