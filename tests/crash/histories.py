@@ -127,8 +127,19 @@ def forget_by_age_and_size(folder: SimulatedFolder) -> None:
     folder.run()
 
 
+def one_job_at_a_time(folder: SimulatedFolder) -> None:
+    """Appends come while other jobs are half done: several groups in a plog whose switch is not recorded yet."""
+    folder.open()
+    folder.create_topic("a")
+    for step in range(40):
+        folder.put("a", 1, (1200, 40, 40, 2800)[step % 4])
+        folder.workers.run_one()
+    folder.run()
+
+
 HISTORIES: list[History] = [
     grow_and_switch,
+    one_job_at_a_time,
     trim_and_go_on,
     delete_and_make_again,
     close_and_reopen,

@@ -9,8 +9,9 @@ import pytest
 from cordwood.errors import Unavailable
 from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.log.native.stream.chain import Link
-from cordwood.log.native.stream.metadata import MetadataManager, read_all
-from cordwood.log.native.stream.records import Full, Init
+from cordwood.log.native.stream.metadata import MetadataManager
+from cordwood.log.native.stream.records import Full, Incremental, Init
+from cordwood.log.native.world.clock import Clock
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.disk import SimulatedDisk
@@ -184,14 +185,13 @@ def test_a_coordinator_that_fails_before_or_after_its_commit_only_holds_acks_bac
     )
 
 
-def test_a_group_of_records_larger_than_the_list_finds_room_in_a_new_metadata_plog() -> None:
-    disk, workers = SimulatedDisk(), SimulatedWorkers(Random(1))
+def metadata_on(disk: SimulatedDisk, workers: SimulatedWorkers, clock: Clock) -> MetadataManager:
     plogs, coordinator = PlogStore(disk), SimulatedCoordinator(disk)
     plogs.prepare()
-    metadata = MetadataManager(
+    return MetadataManager(
         plogs,
         workers,
-        SimulatedClock(),
+        clock,
         coordinator,
         epoch=coordinator.take_over(),
         new_id=lambda: PlogId.new("local", "0"),
@@ -200,6 +200,11 @@ def test_a_group_of_records_larger_than_the_list_finds_room_in_a_new_metadata_pl
         on_durable=lambda durable: None,
         on_switch=lambda durable: True,
     )
+
+
+def test_a_group_of_records_larger_than_the_list_finds_room_in_a_new_metadata_plog() -> None:
+    disk, workers = SimulatedDisk(), SimulatedWorkers(Random(1))
+    metadata = metadata_on(disk, workers, SimulatedClock())
     recorded: list[str] = []
     ids = [PlogId("local", "0", number) for number in range(1, 500)]
     metadata.record("long", [Full([Link(id, 0, 8, 1, 1) for id in ids[:100]])], lambda: recorded.append("long"))
@@ -208,5 +213,41 @@ def test_a_group_of_records_larger_than_the_list_finds_room_in_a_new_metadata_pl
         metadata.record(str(id.random), [Init(Link(id, 0))], partial(recorded.append, str(id.random)))
     workers.run_until_idle()
     assert recorded == ["long", *(str(id.random) for id in ids[100:])]
-    found, _ = read_all(PlogStore(disk.power_cut("none")), PlogId.parse(coordinator.metadata_plog() or ""), None)
-    assert [len(found[service]) for service in recorded] == [100] + 399 * [1]
+    assert [len(metadata.chains[service]) for service in recorded] == [100] + 399 * [1]
+
+
+class BrokenClock(SimulatedClock):
+    """Stands for any defect in the writing of metadata."""
+
+    broken = False
+
+    def time_ms(self) -> int:
+        if self.broken:
+            raise ValueError("the clock is broken")
+        return super().time_ms()
+
+
+def test_a_defect_in_the_writing_of_metadata_confirms_nothing_and_keeps_the_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    workers, clock = SimulatedWorkers(Random(1)), BrokenClock()
+    metadata = metadata_on(SimulatedDisk(), workers, clock)
+    first, second, third = (PlogId("local", "0", number) for number in (1, 2, 3))
+    recorded: list[str] = []
+    metadata.record("a", [Init(Link(first, 0))], lambda: recorded.append("first"))
+    workers.run_until_idle()
+    clock.broken = True
+    metadata.record("a", [Incremental(Link(first, 0, 8, 1), Link(second, 1))], lambda: recorded.append("second"))
+    workers.run_until_idle()
+    metadata.record("a", [Incremental(Link(second, 1, 8, 2), Link(third, 2))], lambda: recorded.append("third"))
+    workers.run_until_idle()
+    assert recorded == ["first"]
+    assert "the clock is broken" in (metadata.stuck() or "")
+    assert "the clock is broken" in caplog.text
+    caplog.clear()
+    clock.broken = False
+    metadata.retry()
+    workers.run_until_idle()
+    assert recorded == ["first", "second", "third"]
+    assert metadata.stuck() is None
+    assert [link.id for link in metadata.chains["a"]] == [first, second, third]

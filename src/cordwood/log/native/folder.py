@@ -91,8 +91,8 @@ class WritingFolder(_Open):
         except BaseException:
             self._lock.release()
             raise
+        self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
         self._tickers = [
-            Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire),
             Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
             Ticker("cordwood-retention", _RETENTION_SECONDS, self._enforce_retention),
         ]
@@ -124,15 +124,23 @@ class WritingFolder(_Open):
         self.gone = "the connection is closed: connect again"
         for ticker in self._tickers:
             ticker.close()
-        finished = threading.Event()
-        self._engine.close(finished.set)
-        in_time = finished.wait(timeout)
-        self._workers.close()
         self.executor.shutdown(wait=False)
-        # Also when time ran out: what was acked is durable, and the next open seals the rest.
+        finished = threading.Event()
+        _closing.add(self.path)
+        self._engine.close(lambda: self._let_go(finished))
+        if not finished.wait(timeout):
+            raise Timeout(
+                f"closing {self.path} took more than {timeout} s; what was acked is durable,"
+                " and the folder stays locked until the disk has answered"
+            )
+
+    def _let_go(self, finished: threading.Event) -> None:
+        # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
+        self._expiring.close()
+        self._workers.close()
         self._lock.release()
-        if not in_time:
-            raise Timeout(f"closing {self.path} took more than {timeout} s; what was acked is durable")
+        _closing.discard(self.path)
+        finished.set()
 
 
 class ReadingFolder(_Open):
@@ -175,6 +183,8 @@ def open_for_writing(path: Path) -> Folder:
     path = _checked(path)
     with _registry_lock:
         folder = _registry.get(path)
+        if path in _closing:
+            raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
         if folder is None:
             folder = _registry[path] = _translated(path, WritingFolder)
         else:
@@ -211,6 +221,8 @@ def _translated(path: Path, open_it: Callable[[Path], F]) -> F:
 
 _registry: dict[Path, WritingFolder] = {}
 _reading: set[ReadingFolder] = set()
+# Closed by their last connection, and not yet let go by the engine.
+_closing: set[Path] = set()
 _registry_lock = threading.RLock()
 
 
@@ -221,6 +233,7 @@ def _after_fork_in_child() -> None:
         folder.forked()
     _registry.clear()
     _reading.clear()
+    _closing.clear()
     _registry_lock = threading.RLock()
 
 

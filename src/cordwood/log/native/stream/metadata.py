@@ -45,9 +45,6 @@ class MetadataManager:
         on_durable: Callable[[Durable], None],
         on_switch: Callable[[Durable], bool],
     ) -> None:
-        # Set when a record was neither durable nor kept for a retry, which is a defect. Later records of that log would
-        # build on it, and an ack may depend on it: so nothing is recorded any more, and every switch is refused.
-        self._broken: str | None = None
         self._plogs = plogs
         self._superfluous: set[PlogId] = set()
         latest = coordinator.metadata_plog()
@@ -86,8 +83,6 @@ class MetadataManager:
         self._superfluous.update(self._dropped_by(service, [Full(())]))
 
     def stuck(self) -> str | None:
-        if self._broken is not None:
-            return self._broken
         return self._stream.room_wanted_for if self._stream.turn.stalled() else None
 
     def retry(self) -> None:
@@ -105,10 +100,8 @@ class MetadataManager:
         for append in appends:
             recording = append.waiter
             assert isinstance(recording, _Recording)
-            if append.error is not None:
-                self._broken = self._broken or f"the metadata could not be recorded: {append.error}"
-            if self._broken is not None:
-                continue
+            # Acks and later records depend on it: a record that failed must not pass for one that is durable.
+            assert append.error is None, "a patient stream refuses nothing"
             self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
             _apply_all(self.chains, recording.service, recording.records)
             recording.done()
@@ -216,7 +209,7 @@ class MetadataSuccession:
 def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
     """The chains of all services, from the latest metadata plog alone, and its end.
 
-    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard.
+    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard (R1).
     """
     file = plogs.open_file(latest, write=True)
     try:

@@ -43,6 +43,7 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_t
         make_durable(file, tail)
     finally:
         file.close()
+    # R1: sealed at the cut, and never written to again; the stream goes on in a new plog.
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
     return Recovered(chain.with_last(sealed), tail.next_offset, True)
 

@@ -1,5 +1,6 @@
 """The writing side of a log: group commit, and the switch from one plog to the next."""
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from .succession import Done, NoRoom, Succession, dropped, succeeded
 from .turn import Turn
 
 _NOTHING_EXPECTED = {None}
+_LOGGER = logging.getLogger("cordwood")
 
 
 class Stream:
@@ -127,30 +129,40 @@ class Stream:
     def _write(self, group: list[Append]) -> list[Append]:
         """Write and sync a group; returns what must wait for room (a patient stream only)."""
         self.last_used = self._clock.monotonic()
-        kept = self._write_or_rescue(group)
+        kept = self._write_or_keep(group) if self._succession.patient else self._write_or_refuse(group)
         if self._active is not None and self._plogs.crowded and not self.turn.waiting():
             self._active.close()
         return kept
 
-    def _write_or_rescue(self, group: list[Append]) -> list[Append]:
+    def _write_or_keep(self, group: list[Append]) -> list[Append]:
+        # A sync or a write that failed is never retried on that file: what it held goes to a new plog.
+        for _ in range(2):
+            try:
+                return self._put_and_sync(group)
+            except Exception as error:
+                # Whatever it was, also a defect: what comes later builds on these, so they keep their place, and wait.
+                if not isinstance(error, OSError):
+                    _LOGGER.exception("%s: a write failed", self.name)
+                group = self._give_up_plog(group)
+                self.room_wanted_for = str(error)
+        return group
+
+    def _write_or_refuse(self, group: list[Append]) -> list[Append]:
         try:
             return self._put_and_sync(group)
         except OSError:
-            # A sync or a write that failed is never retried on that file: what it held goes to a new plog, once.
+            # As above, but once.
             lost = self._give_up_plog(group)
-        # Until the seal of the failed plog is recorded, a crash may bring its frames back.
+        # R8: until the seal of the failed plog is recorded, a crash may bring its frames back.
         self._refusal = "unknown"
         try:
             return self._put_and_sync(lost)
         except OSError as error:
-            lost = self._give_up_plog(lost)
-            if self._succession.patient:
-                return lost
             failure = Unavailable(
                 f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown"
             )
             failure.__cause__ = error
-            fail(lost, failure)
+            fail(self._give_up_plog(lost), failure)
             return []
         finally:
             self._refusal = "not_written"
@@ -229,6 +241,7 @@ class Stream:
     def _sync(self) -> None:
         active = self._active
         assert active is not None
+        # R9: written is not acked; nothing leaves before this has returned.
         active.sync()
         self._synced_offset = self._next_offset
         self._synced_timestamp = self._max_timestamp

@@ -1,0 +1,34 @@
+"""The page of rules names places and tests that exist, and every rule that the code names."""
+
+import re
+
+from tests.docs.pages import ROOT, page, rows
+
+NATIVE = ROOT / "src" / "cordwood" / "log" / "native"
+CRASH = ROOT / "tests" / "crash"
+TEXT = page("docs/rules.md")
+
+
+def rules_in(text: str) -> set[str]:
+    return set(re.findall(r"\bR\d+\b", text))
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]
+    return {part.split(":")[0]: part for part in parts if re.match(r"R\d+: ", part)}
+
+
+def test_every_rule_that_the_code_names_has_a_section() -> None:
+    named = {rule for path in NATIVE.rglob("*.py") for rule in rules_in(path.read_text(encoding="utf-8"))}
+    assert named == set(sections())
+
+
+def test_every_place_names_its_rule_and_every_test_exists() -> None:
+    for rule, section in sections().items():
+        table = rows(section)
+        assert table, rule
+        for where, test in table:
+            for place in re.findall(r"`([^`]+)`", where):
+                assert rule in rules_in((NATIVE / place).read_text(encoding="utf-8")), f"{place} does not name {rule}"
+            file, name = test.strip("`").split("::")
+            assert re.search(rf"^(async )?def {name}\(", (CRASH / file).read_text(encoding="utf-8"), re.MULTILINE), test
