@@ -184,10 +184,11 @@ class FolderEngine:
         if self._catalog_due:
             self._publish_catalog()
         self._publish_starts()
-        for log in list(self._logs.values()):
+        logs = list(self._logs.values())
+        for log in logs:
             log.publish_again()
-        for stream in self._streams():
-            stream.expire(now)
+        for log in logs:
+            log.expire(now)
 
     def quiet_down(self) -> None:
         """Take files and unwritten space from logs that are not written to."""
