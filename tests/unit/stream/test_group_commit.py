@@ -149,7 +149,7 @@ def test_a_group_in_which_nobody_is_right_writes_nothing(one: OneLog) -> None:
     before = one.folder.disk.operations
     callers = [one.submit(b"x", expected=7), one.submit(b"y", expected=0)]
     one.run()
-    assert all(isinstance(caller.error, Conflict) for caller in callers)
+    assert [[type(answer) for answer in caller.answers] for caller in callers] == [[Conflict], [Conflict]]
     assert one.folder.disk.operations == before
 
 
@@ -177,6 +177,9 @@ def test_a_full_queue_takes_nothing_and_says_when_there_is_room(used: bool) -> N
     assert told[-1] is not None
     assert told[-1].answers
     assert one.values()[-1:] == [b"at last"]
+    # And as much as before.
+    assert all(one.try_submit(two_mebibytes) for _ in queued)
+    assert one.try_submit(two_mebibytes) is None
 
 
 def test_in_an_empty_queue_there_is_room_at_once_and_for_an_append_of_any_size(one: OneLog) -> None:
