@@ -306,7 +306,8 @@ class FolderEngine:
         slot of another log, since the catalog was damaged.
         """
         slots = {published.topic.id: published.slot for published in self._topics.values()}
-        return {(slots[x.topic_id] + x.partition, x): start for x, (start, _) in self._trimmed.items()}
+        known = [(x, start) for x, (start, _) in self._trimmed.items() if x.topic_id in slots]
+        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
 
     def _publish_starts(self) -> None:
         if not self._starts_due:
