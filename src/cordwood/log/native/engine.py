@@ -189,10 +189,11 @@ class FolderEngine:
         if self._catalog_due:
             self._publish_catalog()
         self._publish_starts()
-        for log in list(self._logs.values()):
+        logs = list(self._logs.values())
+        for log in logs:
             log.publish_again()
-        for stream in self._streams():
-            stream.expire(now)
+        for log in logs:
+            log.expire(now)
 
     def quiet_down(self) -> None:
         """Take files and unwritten space from logs that are not written to."""
@@ -311,7 +312,8 @@ class FolderEngine:
         slot of another log, since the catalog was damaged.
         """
         slots = {published.topic.id: published.slot for published in self._topics.values()}
-        return {(slots[x.topic_id] + x.partition, x): start for x, (start, _) in self._trimmed.items()}
+        known = [(x, start) for x, (start, _) in self._trimmed.items() if x.topic_id in slots]
+        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
 
     def _publish_starts(self) -> None:
         if not self._starts_due:
