@@ -378,7 +378,7 @@ async def test_a_thousand_logs_hold_few_files(data: Path) -> None:
         names = [f"log-{index}" for index in range(1000)]
         await asyncio.gather(*map(cw.create_topic, names))
         await asyncio.gather(*(cw.log(name).append(Batch.of([name.encode()])) for name in names))
-        await until(lambda: open_plogs(data) <= EngineSettings().open_files_max + 2)
+        await until(lambda: open_plogs(data) <= EngineSettings().open_plogs_max + 2)
         await asyncio.gather(*(cw.log(name).append(Batch.of([b"again"])) for name in names[::50]))
         assert await values_of(cw.log(names[0])) == [names[0].encode(), b"again"]
     assert open_plogs(data) == 0

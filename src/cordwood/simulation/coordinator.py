@@ -68,6 +68,8 @@ class SimulatedCoordinator:
         return list(self._state.logs.values())
 
     def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+        if all(row.id != topic_id for row in self._state.topics.values()):
+            raise NotFound(f"no topic has the id {topic_id}")
         key = (topic_id, partition)
         before = self._state.logs.get(key)
         if before is not None:

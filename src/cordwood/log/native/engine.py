@@ -11,7 +11,7 @@ from cordwood.errors import Conflict, CordwoodError, NotFound, Unavailable
 from .coordinator import Coordinator, TopicRow
 from .countdown import Countdown
 from .folder_log import FolderLog
-from .plog import PlogId, PlogStore
+from .plog import OPEN_PLOGS_MAX, PlogId, PlogStore
 from .published import (
     METADATA_OWNER,
     METADATA_SLOT,
@@ -51,7 +51,7 @@ class EngineSettings:
     plog_bytes_max: int = PLOG_BYTES_MAX
     metadata_plog_bytes_min: int = METADATA_PLOG_BYTES_MIN
     idle_seconds: float = 10
-    open_files_max: int = 256
+    open_plogs_max: int = OPEN_PLOGS_MAX
 
 
 class FolderEngine:
@@ -71,7 +71,7 @@ class FolderEngine:
         self._coordinator = coordinator
         self._settings = settings
         self._new_id = new_id
-        self.plogs = PlogStore(disk)
+        self.plogs = PlogStore(disk, settings.open_plogs_max)
         self.plogs.prepare()
         self._lock = threading.Lock()
         self._logs: dict[Owner, FolderLog] = {}
@@ -189,22 +189,25 @@ class FolderEngine:
         if self._catalog_due:
             self._publish_catalog()
         self._publish_starts()
-        for log in list(self._logs.values()):
+        logs = list(self._logs.values())
+        for log in logs:
             log.publish_again()
-        for stream in self._streams():
-            stream.expire(now)
+        for log in logs:
+            log.expire(now)
 
     def quiet_down(self) -> None:
         """Take files and unwritten space from logs that are not written to."""
         idle_since = self._clock.monotonic() - self._settings.idle_seconds
-        holding = sorted((s for s in self._streams() if s.holds_space), key=lambda stream: stream.last_used)
-        excess = len(holding) - self._settings.open_files_max
-        for place, stream in enumerate(holding):
-            if place < excess or stream.last_used <= idle_since:
+        for stream in self._streams():
+            if stream.holds_space and stream.last_used <= idle_since:
                 stream.turn.run(stream.quiet_down)
 
-    def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep; a log that fails does not stop the others."""
+    def enforce_retention(self) -> bool:
+        """Blocks. Trims what topics no longer want to keep; a log that fails does not stop the others.
+
+        Returns whether all went well: what failed may be trimmed or not, and is tried again the next time.
+        """
+        all_well = True
         now = self._clock.time_ms()
         topics = [published.topic for published in self._topics.values() if wants_retention(published.topic)]
         for topic in topics:
@@ -217,6 +220,8 @@ class FolderEngine:
                     continue
                 except (CordwoodError, OSError) as error:
                     _LOGGER.warning("retention of %s/%s: %s", topic.name, partition, error)
+                    all_well = False
+        return all_well
 
     def close(self, done: Done) -> None:
         """Finish and seal everything; `done` is called when the folder may be given away."""
@@ -262,7 +267,6 @@ class FolderEngine:
     def _open_stream(
         self, name: str, owner: Owner, recovered: Recovered, on_durable: Callable[[Durable], None]
     ) -> Stream:
-        self._hold_few_files()
         return Stream(
             self.plogs,
             self._workers,
@@ -276,11 +280,6 @@ class FolderEngine:
             seal_due=recovered.seal_due,
             on_durable=on_durable,
         )
-
-    def _hold_few_files(self) -> None:
-        # A thousand logs that are each written once must not hold a thousand files until they are idle.
-        if len(self._logs) % 64 == 0:
-            self.quiet_down()
 
     def _streams(self) -> list[Stream]:
         return [log.stream for log in list(self._logs.values()) if log.stream is not None]
@@ -313,7 +312,8 @@ class FolderEngine:
         slot of another log, since the catalog was damaged.
         """
         slots = {published.topic.id: published.slot for published in self._topics.values()}
-        return {(slots[x.topic_id] + x.partition, x): start for x, (start, _) in self._trimmed.items()}
+        known = [(x, start) for x, (start, _) in self._trimmed.items() if x.topic_id in slots]
+        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
 
     def _publish_starts(self) -> None:
         if not self._starts_due:

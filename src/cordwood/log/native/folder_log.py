@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
-from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
 
 from .coordinator import Coordinator
 from .plog import PlogStore
@@ -61,6 +61,7 @@ class FolderLog:
         self._publish_due = False
         self._early: list[Append] = []
         self._early_bytes = 0
+        self._opening = False
         self._growth_wanted: set[Job] = set()
         self._closed: CordwoodError | None = None
 
@@ -82,8 +83,8 @@ class FolderLog:
                 return False
             self._early.append(append)
             self._early_bytes = append.weight if len(self._early) == 1 else self._early_bytes + append.weight
-            opening = len(self._early) > 1
-        if not opening:
+            first, self._opening = not self._opening, True
+        if first:
             self._workers.spawn(self._open_for_early)
         return True
 
@@ -198,8 +199,23 @@ class FolderLog:
             failure = error if isinstance(error, CordwoodError) else Unavailable(f"{self.name}: {error}")
             failure.outcome = "not_written"
             with self._lock:
-                early, self._early = self._early, []
+                early, self._early, self._opening = self._early, [], False
             fail(early, failure)
+
+    def expire(self, now: float) -> None:
+        """Tell callers whose time has run out, also those that wait for the log to be opened."""
+        with self._lock:
+            late = [append for append in self._early if append.deadline <= now]
+            if late:
+                self._early = [append for append in self._early if append.deadline > now]
+                self._early_bytes = sum(append.weight for append in self._early)
+        if late:
+            fail(
+                late,
+                Timeout(f"{self.name}: the log was still being opened when the time ran out", outcome="not_written"),
+            )
+        if self._stream is not None:
+            self._stream.expire(now)
 
     def publish_again(self) -> None:
         """Tell readers the end, if that failed when it was due; to be called now and then."""

@@ -48,7 +48,7 @@ class Coordinator(Protocol):
         """Only logs that were trimmed have a row."""
 
     def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
-        """R7: durable before any plog is dropped. Neither number ever goes back."""
+        """R7: durable before any plog is dropped. Neither number ever goes back. `NotFound` if the topic is gone."""
 
     def metadata_plog(self) -> str | None: ...
 

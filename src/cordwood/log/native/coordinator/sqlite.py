@@ -31,11 +31,17 @@ class SqliteCoordinator:
         self._turn = threading.Lock()
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
+        except sqlite3.DatabaseError as error:
+            raise _translated(error, path) from error
+        try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._prepare()
-        except sqlite3.DatabaseError as error:
-            raise _translated(error, path) from error
+        except BaseException as error:
+            self._db.close()
+            if isinstance(error, sqlite3.DatabaseError):
+                raise _translated(error, path) from error
+            raise
 
     def _prepare(self) -> None:
         with self._transaction():
@@ -108,6 +114,8 @@ class SqliteCoordinator:
 
     def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
         with self._transaction() as db:
+            if not db.execute("SELECT 1 FROM topic WHERE id = ?", (topic_id,)).fetchone():
+                raise NotFound(f"no topic has the id {topic_id}")
             db.execute(
                 "INSERT INTO log VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
                 " start = max(start, excluded.start), next_offset = max(next_offset, excluded.next_offset)",

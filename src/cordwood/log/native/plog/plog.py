@@ -1,6 +1,6 @@
 """An open plog: the file, how far it is written, and how far it is synced."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
@@ -29,13 +29,15 @@ class Plog:
     this plog: the kernel may have dropped the pages and call the next sync a success.
     """
 
-    def __init__(self, id: PlogId, file: File, size: int) -> None:
+    def __init__(self, id: PlogId, file: File, size: int, closed: Callable[[], None] = lambda: None) -> None:
         self.id = id
         self.size = size
         self.end = 0
         self.synced_end = 0
         self.failed: OSError | None = None
+        self.open = True
         self._file = file
+        self._closed = closed
         self._seal: Seal | None = None
 
     def append(self, pieces: Iterable[tuple[int, Sequence[Buffer]]], length: int, position: int) -> None:
@@ -109,7 +111,12 @@ class Plog:
         self._file.allocate(self.size + SEAL_BYTES)
 
     def close(self) -> None:
-        self._file.close()
+        """Let the file go; twice is fine."""
+        if self.open:
+            self.open = False
+            self._file.close()
+            self._closed()
 
     def reopened(self, file: File) -> None:
         self._file = file
+        self.open = True

@@ -1,6 +1,7 @@
 """All plogs of one disk."""
 
 import re
+import threading
 
 from cordwood.errors import Conflict, NotFound
 
@@ -8,6 +9,8 @@ from ..world.disk import Disk, File, make_durable_folder
 from .id import PlogId
 from .plog import Plog
 from .seal import SEAL_BYTES
+
+OPEN_PLOGS_MAX = 256
 
 _FOLDER = "plogs"
 _SUFFIX = ".plog"
@@ -17,8 +20,16 @@ _FILE_NAME = re.compile(r"[0-9a-f]{16}\.plog")
 class PlogStore:
     """Creates, opens and deletes plogs in one folder of a disk."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, open_plogs_max: int = OPEN_PLOGS_MAX) -> None:
         self._disk = disk
+        self._lock = threading.Lock()
+        self._open_plogs = 0
+        self._open_plogs_max = open_plogs_max
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more plogs hold a file to write to than should: a process has a thousand descriptors, or fewer."""
+        return self._open_plogs > self._open_plogs_max
 
     def prepare(self) -> None:
         """Make the folder, durably: once, by the writing process."""
@@ -41,7 +52,7 @@ class PlogStore:
             file.close()
             self._disk.remove(path)
             raise
-        return Plog(id, file, size)
+        return self._opened(Plog(id, file, size, self._closed))
 
     def open_file(self, id: PlogId, *, write: bool = False) -> File:
         try:
@@ -62,13 +73,14 @@ class PlogStore:
 
     def resume(self, id: PlogId, end: int) -> Plog:
         """A handle on a plog whose end is known and synced, to seal it."""
-        plog = Plog(id, self.open_file(id, write=True), end)
+        plog = self._opened(Plog(id, self.open_file(id, write=True), end, self._closed))
         plog.end = plog.synced_end = end
         return plog
 
     def reopen(self, plog: Plog) -> None:
         """Give a handle that was closed while its log was quiet its file back."""
         plog.reopened(self.open_file(plog.id, write=True))
+        self._opened(plog)
 
     def delete(self, id: PlogId) -> None:
         """Remove the file of a plog that no chain has. One that cannot be removed now is swept at the next open."""
@@ -86,6 +98,15 @@ class PlogStore:
         except OSError:
             # It only takes space: an error would be taken for one of whatever made the plog superfluous.
             return
+
+    def _opened(self, plog: Plog) -> Plog:
+        with self._lock:
+            self._open_plogs += 1
+        return plog
+
+    def _closed(self) -> None:
+        with self._lock:
+            self._open_plogs -= 1
 
     def _path(self, id: PlogId) -> str:
         return f"{_FOLDER}/{id.file_name}"

@@ -102,8 +102,10 @@ class Stream:
         if self._quiet:
             return
         try:
+            if not self._active.open:
+                self._plogs.reopen(self._active)
             self._active.give_back()
-        except OSError:
+        except (NotFound, OSError):
             self._abandon_active()
             return
         self._active.close()
@@ -127,7 +129,10 @@ class Stream:
     def _write(self, group: list[Append]) -> list[Append]:
         """Write and sync a group; returns what must wait for room (a patient stream only)."""
         self.last_used = self._clock.monotonic()
-        return self._write_or_keep(group) if self._succession.patient else self._write_or_refuse(group)
+        kept = self._write_or_keep(group) if self._succession.patient else self._write_or_refuse(group)
+        if self._active is not None and self._plogs.crowded and not self.turn.waiting():
+            self._active.close()
+        return kept
 
     def _write_or_keep(self, group: list[Append]) -> list[Append]:
         # A sync or a write that failed is never retried on that file: what it held goes to a new plog.
@@ -196,7 +201,7 @@ class Stream:
         active = self._active
         if active is None or active.end + size > active.size:
             active = self._switch(size)
-        elif self._quiet:
+        elif not active.open:
             self._wake(active)
         first_offset = self._next_offset
         encoded = frame_of(
@@ -287,7 +292,8 @@ class Stream:
     def _wake(self, active: Plog) -> None:
         try:
             self._plogs.reopen(active)
-            active.reserve()
+            if self._quiet:
+                active.reserve()
         except OSError as error:
             active.close()
             raise NoRoom(f"no room to go on in plog {active.id}: {error.strerror or error}") from error

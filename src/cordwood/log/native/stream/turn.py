@@ -93,6 +93,10 @@ class Turn:
             self._taken, self._stalled = True, False
         self._workers.spawn(self._run)
 
+    def waiting(self) -> bool:
+        """Whether there is more to do after what is being done."""
+        return bool(self._queue or self._jobs)
+
     def stalled(self) -> bool:
         return self._stalled
 

@@ -1,0 +1,102 @@
+"""What is SQLite's own: durability settings, formats, files that are none, and threads. The contract is beside it."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cordwood.errors import Conflict, Corrupt, Unavailable
+from cordwood.log.native.coordinator import SqliteCoordinator
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "coordinator.db"
+
+
+@pytest.fixture
+def coordinator(path: Path) -> Iterator[SqliteCoordinator]:
+    coordinator = SqliteCoordinator(path)
+    yield coordinator
+    coordinator.close()
+
+
+def test_every_commit_is_synced(coordinator: SqliteCoordinator) -> None:
+    # Of the connection itself: another one would have its own.
+    assert coordinator._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert coordinator._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_an_unknown_format_is_corrupt_and_named_and_stays_as_it_is(path: Path) -> None:
+    SqliteCoordinator(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=7")
+    db.close()
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"coordinator\.db has format 7; this version of cordwood reads format 1"):
+            SqliteCoordinator(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("size", [100, 4096, 100_000])
+def test_a_file_of_garbage_is_corrupt_and_named_and_stays_as_it_is(path: Path, size: int) -> None:
+    path.write_bytes(b"garbage!" * (size // 8))
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"coordinator\.db"):
+            SqliteCoordinator(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_opened_leaves_no_file_open(path: Path) -> None:
+    path.write_bytes(b"garbage!" * 1000)
+    with pytest.raises(Corrupt):
+        SqliteCoordinator(path)
+    open_files = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+    assert path.resolve() not in open_files
+
+
+def test_a_folder_that_is_not_there_is_unavailable_and_named(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="missing"):
+        SqliteCoordinator(tmp_path / "missing" / "coordinator.db")
+
+
+def test_a_call_that_fails_in_the_middle_changes_nothing_and_the_next_one_goes_on(
+    coordinator: SqliteCoordinator,
+) -> None:
+    coordinator._db.execute("CREATE TRIGGER stop BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'stop'); END")
+    row = coordinator.create_topic("a", 1, 1, None, None)
+    coordinator.trim(row.id, 0, 1, 1)
+    with pytest.raises(Corrupt, match="stop"):
+        coordinator.delete_topic(row.id)
+    assert coordinator.topics() == [row]
+    coordinator._db.execute("DROP TRIGGER stop")
+    coordinator.delete_topic(row.id)
+    assert (coordinator.topics(), coordinator.logs()) == ([], [])
+
+
+def test_threads_take_turns(coordinator: SqliteCoordinator) -> None:
+    together = threading.Barrier(2)
+    epochs: list[int] = []
+    conflicts: list[Conflict] = []
+
+    def live() -> None:
+        together.wait()
+        for number in range(20):
+            epochs.append(coordinator.take_over())
+            try:
+                coordinator.create_topic(f"{number}", 1, 1, None, None)
+            except Conflict as error:
+                conflicts.append(error)
+
+    threads = [threading.Thread(target=live) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(epochs) == [*range(1, 41)]
+    assert len(conflicts) == 20
+    assert len(coordinator.topics()) == 20

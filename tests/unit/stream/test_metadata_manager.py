@@ -1,0 +1,117 @@
+"""The metadata manager: many services in one stream, whose plogs each begin with everything."""
+
+import pytest
+
+from cordwood.log.native.stream.blocks import stored_batches
+from cordwood.log.native.stream.chain import Chain, Link
+from cordwood.log.native.stream.gate import Durable
+from cordwood.log.native.stream.metadata import apply_batch
+from cordwood.log.native.stream.records import Dropped, Full
+from cordwood.simulation.disk import SimulatedFile
+from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
+
+
+@pytest.fixture
+def folder() -> ManagedFolder:
+    return ManagedFolder()
+
+
+def test_services_have_chains_of_their_own_by_name_also_after_a_reopen(folder: ManagedFolder) -> None:
+    for place in range(4):
+        for first, service in enumerate(["1/0", "1/1", "näme"], 1):
+            folder.record(service, chain_of(100 * first, 4)[place])
+    folder.record("1/1", Dropped([plog(200), plog(201)]))
+    folder.record("short", *chain_of(900, 2))
+    folder.record("short", Full(()))
+    before = folder.chains()
+    assert {name: [link.id.random for link in links] for name, links in before.items()} == {
+        "1/0": [100, 101, 102, 103],
+        "1/1": [202, 203],
+        "näme": [300, 301, 302, 303],
+    }
+    assert [link.end for link in before["1/0"]] == [100, 100, 100, None]
+    folder.close()
+    folder.open()
+    assert folder.chains() == before
+
+
+def test_records_are_durable_when_they_are_done_and_done_in_the_order_of_the_calls(folder: ManagedFolder) -> None:
+    for number in range(1, 60):
+        folder.record(f"{number}", *chain_of(10 * number, 3), run=False)
+    assert folder.recorded == []
+    while folder.workers.run_one():
+        assert set(folder.recorded) <= set(folder.after_power_cut().manager.chains)
+    assert folder.recorded == [f"{number}" for number in range(1, 60)]
+
+
+def test_each_new_plog_of_a_stream_that_switches_dozens_of_times_begins_with_the_whole_list(
+    folder: ManagedFolder,
+) -> None:
+    def look(durable: Durable) -> None:
+        assert durable.plog is not None
+        chains: dict[str, Chain] = {}
+        for batch in stored_batches(folder.plogs, durable.plog, 0, durable.end):
+            apply_batch(chains, batch)
+        assert {service: chain.links for service, chain in chains.items()} == folder.chains()
+        folder.switches.append(durable)
+
+    folder.look_at_switch = look
+    grown = {n: chain_of(1000 * n, 150) for n in range(1, 4)}
+    for place in range(150):
+        for n in grown:
+            folder.record(f"{n}/0", grown[n][place])
+            if place % 3 == 2:
+                # So that the list stays short, and with it the plogs.
+                folder.record(f"{n}/0", Dropped([plog(1000 * n + place - gone) for gone in range(1, 4)]))
+    assert len(folder.switches) > 36
+    assert len(folder.recorded) == 600
+
+
+def test_the_coordinator_knows_the_latest_plog_alone_and_older_ones_are_deleted(folder: ManagedFolder) -> None:
+    for number in range(1, 300):
+        folder.record("1/0", Full([Link(plog(number), 0)]))
+        assert folder.switches[-1].plog == folder.latest()
+        # Beside it only the next one, which is made ahead.
+        assert len(folder.plogs.files() - {folder.latest().random}) <= 1
+    assert len({durable.plog for durable in folder.switches}) == len(folder.switches) > 36
+    folder.close()
+    assert folder.plogs.files() == {folder.latest().random}
+    assert (folder.coordinator.topics(), folder.coordinator.logs()) == ([], [])
+
+
+def test_a_reopen_reads_exactly_one_metadata_plog_also_where_older_ones_are_left(
+    folder: ManagedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.delete_older = False
+    for number in range(1, 300):
+        folder.record("1/0", Full([Link(plog(number), 0)]))
+    folder.close()
+    assert len(folder.plogs.files()) > 36
+    read: set[str] = set()
+    actual = SimulatedFile.read
+
+    def noted(file: SimulatedFile, size: int, position: int) -> memoryview:
+        read.add(file.name)
+        return actual(file, size, position)
+
+    monkeypatch.setattr(SimulatedFile, "read", noted)
+    folder.open()
+    assert read == {f"plogs/{folder.latest().file_name}"}
+    assert folder.chains() == {"1/0": (Link(plog(299), 0),)}
+
+
+def test_an_open_never_appends_to_the_plog_of_an_earlier_one(folder: ManagedFolder) -> None:
+    folder.record("1/0", *chain_of(1, 2))
+    first = folder.latest()
+    folder.close()
+    folder.open()
+    assert folder.latest() == first
+    folder.record("1/0", Dropped([plog(1)]))
+    assert folder.latest() != first
+    assert folder.plogs.files() == {folder.latest().random}
+
+
+def test_a_list_that_grows_gets_plogs_that_grow_so_that_most_of_what_is_written_is_news(folder: ManagedFolder) -> None:
+    for number in range(1, 300):
+        folder.record(f"{number}", *chain_of(number, 1))
+    assert len(folder.switches) < 20

@@ -1,0 +1,95 @@
+"""A metadata stream without room for its next plog waits, in order; logs are told so before anything is written."""
+
+import pytest
+
+from cordwood.errors import Unavailable
+from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.stream.chain import Link
+from cordwood.log.native.stream.records import Dropped, Init
+from cordwood.simulation.folder import SimulatedFolder
+from cordwood.simulation.ledger import Fate
+from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
+
+
+@pytest.fixture
+def folder() -> ManagedFolder:
+    return ManagedFolder()
+
+
+def test_records_wait_for_room_in_order_and_go_on_when_there_is_some(folder: ManagedFolder) -> None:
+    folder.record("1/0", *chain_of(1, 2))
+    folder.disk.capacity = folder.disk.used
+    number = 0
+    while folder.manager.stuck() is None:
+        number += 1
+        folder.record(f"waits {number}", *chain_of(100 * number, 1))
+    folder.record("last", *chain_of(9, 1))
+    assert "No space left" in (folder.manager.stuck() or "")
+    folder.manager.retry()
+    folder.workers.run_until_idle()
+    assert "last" not in folder.recorded
+    folder.disk.capacity = None
+    folder.manager.retry()
+    folder.workers.run_until_idle()
+    assert folder.manager.stuck() is None
+    assert folder.recorded == ["1/0", *(f"waits {place}" for place in range(1, number + 1)), "last"]
+    assert set(folder.chains()) == set(folder.recorded)
+
+
+def test_the_record_of_a_drop_may_take_the_room_of_what_it_drops(folder: ManagedFolder) -> None:
+    big = folder.plogs.create(plog(77), 9000)
+    big.close()
+    folder.record("1/0", Init(Link(plog(77), 0)))
+    folder.disk.capacity = folder.disk.used
+    number = 0
+    while folder.manager.stuck() is None:
+        number += 1
+        folder.record(f"fills {number}", *chain_of(100 * number, 1))
+    folder.record("1/0", Dropped([plog(77)]))
+    assert 77 in folder.plogs.files()
+    folder.manager.retry()
+    folder.workers.run_until_idle()
+    assert folder.recorded[-1] == "1/0"
+    assert folder.manager.stuck() is None
+    assert 77 not in folder.plogs.files()
+
+
+def test_an_owner_that_lost_the_folder_makes_no_plog_the_latest(folder: ManagedFolder) -> None:
+    folder.record("1/0", *chain_of(1, 2))
+    folder.coordinator.take_over()
+    latest, number = folder.latest(), 0
+    while folder.manager.stuck() is None:
+        number += 1
+        folder.record(f"{number}", *chain_of(100 * number, 1))
+    assert "no longer owns" in (folder.manager.stuck() or "")
+    assert folder.latest() == latest
+    assert latest.random in folder.plogs.files()
+
+
+def test_while_the_metadata_waits_for_room_switches_are_refused_and_all_goes_on_when_there_is_some() -> None:
+    folder = SimulatedFolder(settings=EngineSettings(plog_bytes_max=256, metadata_plog_bytes_min=1024))
+    folder.open()
+    folder.create_topic("a")
+    for _ in range(60):
+        folder.put("a", 1, 100)
+        folder.run()
+    # Room for plogs of the log, whose list of sixty needs one of many kilobytes.
+    held = folder.put("a", 1, 1)
+    folder.run()
+    while not folder.unanswered():
+        folder.disk.capacity = folder.disk.used + 1000
+        held = folder.put("a", 1, 100)
+        folder.run()
+    assert folder.unanswered() == [held]
+    refused = folder.put("a", 1, 500)
+    folder.run()
+    assert [(type(error), error.outcome) for error in folder.errors] == [(Unavailable, "not_written")]
+    assert (refused.fate, folder.unanswered()) == (Fate.GONE, [held])
+    folder.check()
+    folder.disk.capacity = None
+    folder.tick()
+    assert held.fate is Fate.ACKED
+    again = folder.put("a", 1, 500)
+    folder.run()
+    assert again.fate is Fate.ACKED
+    folder.check()
