@@ -1,11 +1,16 @@
 """A full disk refuses, loses nothing, and works again when there is room."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from cordwood.errors import Unavailable
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
+from cordwood.simulation.power import PowerCut
 
 
 @pytest.fixture
@@ -97,16 +102,29 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim(full: Simulated
 
 
 def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full: SimulatedFolder) -> None:
-    folder = restarted(full)
-    folder.trim("big", folder.ledger("big").end_min)
-    folder.run()
-    folder.tick()
-    # Gone before the metadata could say so: also the next open, and a reader, know that it was trimmed (R7).
-    for crash in (folder.killed(), folder.power_cut("none"), folder.power_cut("all")):
-        crash.check_view()
-        crash.open()
-        crash.check(settle=True)
-    assert_works(folder)
+    at, cut_short = 0, True
+    while cut_short:
+        folder = restarted(full)
+        folder.trim("big", folder.ledger("big").end_min)
+        folder.run()
+        at += 1
+        folder.disk.crash_at(folder.disk.operations + at)
+        cut_short = is_cut_short(folder)
+        # Gone before the metadata could say so: also the next open, and a reader, know that it was trimmed (R7).
+        for crash in (folder.killed(), folder.power_cut("none"), folder.power_cut("all")):
+            crash.disk.capacity = None
+            crash.check_view()
+            crash.open()
+            crash.check(settle=True)
+            assert_works(crash)
+
+
+def is_cut_short(folder: SimulatedFolder) -> bool:
+    try:
+        folder.tick()
+    except PowerCut:
+        return True
+    return False
 
 
 def test_a_restarted_writer_on_a_full_disk_frees_space_by_deleting_a_topic(full: SimulatedFolder) -> None:
@@ -169,3 +187,40 @@ def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -
     assert data is not None
     assert len(killed.disk.contents(f"plogs/{data.id.file_name}")) < 300
     killed.check()
+
+
+LIMITED = """
+import resource, sys
+import cordwood
+from cordwood import Batch, Unavailable
+
+value = bytes(200_000)
+with cordwood.sync.connect(sys.argv[1]) as cw:
+    cw.create_topic("a")
+    log = cw.log("a")
+    acked = [log.append(Batch.of([value]))[0]]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))
+    outcomes = []
+    while len(outcomes) < 3:
+        try:
+            acked.append(log.append(Batch.of([value]))[0])
+        except Unavailable as error:
+            outcomes.append(error.outcome)
+    # The first one was refused in the middle of its frame, the others before theirs.
+    assert outcomes == ["unknown", "not_written", "not_written"], outcomes
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for _ in range(20):
+        acked.append(log.append(Batch.of([value]))[0])
+with cordwood.sync.connect(sys.argv[1]) as cw:
+    assert acked == [offset for batch in cw.log("a").read() for offset in batch.offsets] == list(range(len(acked)))
+"""
+
+
+@pytest.mark.processes
+def test_a_real_file_system_that_takes_no_larger_files_refuses_and_works_again(tmp_path: Path) -> None:
+    # As near to a full disk as an ordinary user gets.
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, f"file:{tmp_path / 'data'}"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

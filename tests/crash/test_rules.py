@@ -6,6 +6,8 @@ from itertools import product
 import pytest
 
 from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.published import Owner, PublishedReader, PublishedWriter
+from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
@@ -166,6 +168,19 @@ def test_r7_a_trim_that_a_crash_cut_short_is_finished_by_the_next_open() -> None
     killed.run()
     assert len(killed.log("a").view().chain) <= 2
     assert len([name for name in killed.disk.names() if name.startswith("plogs/")]) <= 3
+
+
+@pytest.mark.parametrize("damaged_copy", [0, 1])
+def test_r7_of_the_two_copies_of_a_start_the_sound_one_is_written_last(damaged_copy: int) -> None:
+    disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
+    PublishedWriter(disk).put_starts({(slot, owner): 5})
+    found = disk.power_cut("none")
+    found.flip_bit("published/ends", 8 * (128 * slot + 64 + 32 * damaged_copy))
+    writer = PublishedWriter(found)
+    found.crash_at(found.operations + 1, written=10)
+    with pytest.raises(PowerCut):
+        writer.put_starts({(slot, owner): 8})
+    assert PublishedReader(found.power_cut("all")).start(slot, owner) == 5
 
 
 def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> None:
