@@ -200,16 +200,26 @@ class FolderEngine:
                 stream.turn.run(stream.quiet_down)
 
     def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep, by whole plogs."""
+        """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error, after all the rest."""
         now = self._clock.time_ms()
+        failed: CordwoodError | OSError | None = None
         for published in list(self._topics.values()):
             row = published.topic
             if row.retention_ms is None and row.retention_bytes is None:
                 continue
             oldest = None if row.retention_ms is None else now - row.retention_ms
             for partition in range(row.partitions):
-                log = self.log(row.name, partition)
-                log.trim(_kept_from(log, oldest, row.retention_bytes), _nothing)
+                try:
+                    log = self.log(row.name, partition)
+                    log.trim(_kept_from(log, oldest, row.retention_bytes), _nothing)
+                except NotFound:
+                    # The topic was deleted meanwhile.
+                    continue
+                except (CordwoodError, OSError) as error:
+                    # One damaged log must not keep the others from giving their space back.
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def close(self, done: Done) -> None:
         """Finish and seal everything; `done` is called when the folder may be given away."""
