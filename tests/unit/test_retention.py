@@ -120,8 +120,9 @@ def test_by_size_the_oldest_plogs_go_as_long_as_what_stays_is_as_much_as_asked_f
     assert start == 4 or sum(kept[1:]) < bytes_max
 
 
-def test_by_size_the_last_plog_stays_however_large_it_is(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_bytes=1)
+@pytest.mark.parametrize("bytes_max", [0, 1])
+def test_by_size_the_last_plog_stays_however_large_it_is(folder: SimulatedFolder, bytes_max: int) -> None:
+    folder.create_topic("a", retention_bytes=bytes_max)
     put(folder)
     folder.clock.advance(1e6)
     enforce(folder)

@@ -200,7 +200,7 @@ class FolderEngine:
                 stream.turn.run(stream.quiet_down)
 
     def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error, after all the rest."""
+        """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error when all is done."""
         now = self._clock.time_ms()
         failed: CordwoodError | OSError | None = None
         for published in list(self._topics.values()):
