@@ -1,9 +1,127 @@
-"""Opening a folder: what it reads, and what it makes of what others left."""
+"""Opening a folder reads the tails of its logs, not the logs; and makes do with what others left."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
 
 from cordwood.errors import NotFound
 from cordwood.log.native.coordinator import LogRow
+from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.plog import PlogId
 from cordwood.simulation.coordinator import SimulatedCoordinator
+from cordwood.simulation.disk import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
+
+PLOG_BYTES = 16 * 1024
+SETTINGS = EngineSettings(plog_bytes_max=PLOG_BYTES, metadata_plog_bytes_min=1024)
+
+# What the list has for a plog is 57 bytes, its plog is up to four times as long as the list, and it is read twice.
+LIST_BYTES_A_PLOG_MAX = 600
+
+Crash = Callable[[SimulatedFolder], SimulatedFolder]
+
+
+def closed(folder: SimulatedFolder) -> SimulatedFolder:
+    folder.close()
+    return folder.killed()
+
+
+CRASHES: dict[str, Crash] = {
+    "closed": closed,
+    "killed": lambda folder: folder.killed(),
+    "without power": lambda folder: folder.power_cut("none"),
+}
+each_crash = pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The bytes that were read, by file."""
+    found: Counter[str] = Counter()
+    actual = SimulatedFile.read
+
+    def counted(file: SimulatedFile, size: int, position: int) -> memoryview:
+        data = actual(file, size, position)
+        found[file.name] += len(data)
+        return data
+
+    monkeypatch.setattr(SimulatedFile, "read", counted)
+    return found
+
+
+def written(plogs: int) -> SimulatedFolder:
+    """A log of so many plogs, each nearly full."""
+    folder = SimulatedFolder(settings=SETTINGS)
+    folder.open()
+    folder.create_topic("a")
+    for _ in range(plogs):
+        folder.put("a", 1, PLOG_BYTES - 1000)
+        folder.run()
+    assert len(folder.log("a").view().chain) == plogs
+    return folder
+
+
+def open_and_use(folder: SimulatedFolder, reads: Counter[str]) -> Counter[str]:
+    """What an open, a look at the bounds and the first append have read."""
+    reads.clear()
+    folder.open()
+    assert folder.log("a").view().start == 0
+    folder.put("a", 1, 100)
+    folder.run()
+    assert not folder.errors
+    assert not folder.unanswered()
+    return reads.copy()
+
+
+@each_crash
+def test_with_a_hundred_times_the_plogs_only_the_list_of_them_is_longer(crash: Crash, reads: Counter[str]) -> None:
+    few = open_and_use(crash(written(3)), reads)
+    many = open_and_use(crash(written(300)), reads)
+    assert many.total() <= few.total() + 297 * LIST_BYTES_A_PLOG_MAX
+    # Against what the log has.
+    assert many.total() < 300 * PLOG_BYTES / 20
+
+
+@each_crash
+def test_of_all_plogs_the_latest_of_the_metadata_and_the_last_of_the_log_are_read(
+    crash: Crash, reads: Counter[str]
+) -> None:
+    before = written(50)
+    last = before.log("a").view().chain.last
+    assert last is not None
+    found = crash(before)
+    metadata = PlogId.parse(found.coordinator.metadata_plog() or "")
+    names = {name for name in open_and_use(found, reads) if name.startswith("plogs/")}
+    assert names - {f"plogs/{last.id.file_name}"} == {f"plogs/{metadata.file_name}"}
+
+
+def test_after_a_clean_close_no_plog_of_a_log_is_read(reads: Counter[str]) -> None:
+    found = closed(written(5))
+    metadata = PlogId.parse(found.coordinator.metadata_plog() or "")
+    names = {name for name in open_and_use(found, reads) if name.startswith("plogs/")}
+    assert names == {f"plogs/{metadata.file_name}"}
+
+
+def test_after_a_kill_the_last_plog_is_read_from_its_published_end_on(reads: Counter[str]) -> None:
+    before = written(5)
+    view = before.log("a").view()
+    assert view.durable.plog is not None
+    name = f"plogs/{view.durable.plog.file_name}"
+    rest = len(before.disk.contents(name)) - view.durable.end
+    assert open_and_use(before.killed(), reads)[name] == rest < PLOG_BYTES / 10
+
+
+@each_crash
+def test_logs_that_nobody_uses_are_not_read(crash: Crash, reads: Counter[str]) -> None:
+    folder = written(3)
+    for number in range(30):
+        folder.create_topic(f"b{number}")
+        folder.put(f"b{number}", 1, 5000)
+    folder.run()
+    others = {f"plogs/{link.id.file_name}" for number in range(30) for link in folder.log(f"b{number}").view().chain}
+    assert len(others) == 30
+    assert not others & set(open_and_use(crash(folder), reads))
 
 
 class OvertakenCoordinator(SimulatedCoordinator):

@@ -184,8 +184,7 @@ class SimulatedFolder:
         for topic, partition, ledger in self.logs():
             # How much goes is the engine's to decide; what is not durable yet cannot.
             ledger.trim_asked(self.log(topic, partition).view().durable.next_offset)
-        if not self.engine.enforce_retention():
-            return
+        self.engine.enforce_retention()
         for topic, partition, ledger in self.logs():
             ledger.trimmed(self.log(topic, partition).view().start)
             ledger.start_max = ledger.start_min

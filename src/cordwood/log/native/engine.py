@@ -202,13 +202,10 @@ class FolderEngine:
             if stream.holds_space and stream.last_used <= idle_since:
                 stream.turn.run(stream.quiet_down)
 
-    def enforce_retention(self) -> bool:
-        """Blocks. Trims what topics no longer want to keep; a log that fails does not stop the others.
-
-        Returns whether all went well: what failed may be trimmed or not, and is tried again the next time.
-        """
-        all_well = True
+    def enforce_retention(self) -> None:
+        """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error when all is done."""
         now = self._clock.time_ms()
+        failed: CordwoodError | OSError | None = None
         topics = [published.topic for published in self._topics.values() if wants_retention(published.topic)]
         for topic in topics:
             for partition in range(topic.partitions):
@@ -216,12 +213,13 @@ class FolderEngine:
                     log = self.log(topic.name, partition)
                     log.trim(kept_from(log.view(), topic, now), _nothing)
                 except NotFound:
-                    # Deleted meanwhile.
+                    # The topic was deleted meanwhile.
                     continue
                 except (CordwoodError, OSError) as error:
-                    _LOGGER.warning("retention of %s/%s: %s", topic.name, partition, error)
-                    all_well = False
-        return all_well
+                    # One damaged log must not keep the others from giving their space back.
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def close(self, done: Done) -> None:
         """Finish and seal everything; `done` is called when the folder may be given away."""

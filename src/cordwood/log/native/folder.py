@@ -94,7 +94,7 @@ class WritingFolder(_Open):
         self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
         self._tickers = [
             Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
-            Ticker("cordwood-retention", _RETENTION_SECONDS, self._enforce_retention),
+            Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
         ]
 
     def writing(self) -> FolderEngine:
@@ -108,9 +108,6 @@ class WritingFolder(_Open):
 
     def source(self, topic: str, partition: int) -> FolderLog:
         return self._engine.log(topic, partition)
-
-    def _enforce_retention(self) -> None:
-        self._engine.enforce_retention()
 
     def close(self, timeout: float) -> None:
         with _registry_lock:

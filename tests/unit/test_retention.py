@@ -1,0 +1,241 @@
+"""Retention by age and by size, on plogs so small that each append of 3,000 bytes has one of its own."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cordwood.errors import Corrupt
+from cordwood.log.native.view import FolderView
+from cordwood.simulation.coordinator import SimulatedCoordinator
+from cordwood.simulation.folder import SimulatedFolder, check_trimmed, read_all
+
+BIG = 3000
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def folder() -> SimulatedFolder:
+    folder = SimulatedFolder()
+    folder.open()
+    return folder
+
+
+def put(folder: SimulatedFolder, topic: str = "a", *, size: int = BIG) -> None:
+    folder.put(topic, 1, size)
+    folder.run()
+
+
+def enforce(folder: SimulatedFolder) -> None:
+    folder.enforce_retention()
+    folder.run()
+    folder.check()
+
+
+def bounds(folder: SimulatedFolder, topic: str = "a") -> tuple[int, int]:
+    view = folder.log(topic).view()
+    return view.start, view.durable.next_offset
+
+
+def plogs_of(folder: SimulatedFolder, topic: str = "a") -> int:
+    """How many plogs the log has, each of which is a file."""
+    links = folder.log(topic).view().chain.links
+    assert {f"plogs/{link.id.file_name}" for link in links} <= set(folder.disk.names())
+    return len(links)
+
+
+# -- by age --------------------------------------------------------------------------------------------------------
+
+
+def test_by_age_a_plog_goes_when_its_newest_record_is_older_than_asked_for(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", retention_ms=MINUTE_MS)
+    for _ in range(5):
+        put(folder)
+        folder.clock.advance(20)
+    # Written 100, 80, 60, 40 and 20 seconds ago.
+    enforce(folder)
+    assert bounds(folder) == (2, 5)
+    folder.clock.advance(0.001)
+    enforce(folder)
+    assert (bounds(folder), plogs_of(folder)) == ((3, 5), 2)
+
+
+def test_by_age_a_plog_with_one_young_record_stays_whole(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", retention_ms=MINUTE_MS)
+    put(folder, size=100)
+    folder.clock.advance(59)
+    put(folder, size=100)
+    folder.clock.advance(59)
+    enforce(folder)
+    assert bounds(folder) == (0, 2)
+
+
+def test_by_age_the_last_plog_goes_too_when_all_of_it_is_old_and_offsets_go_on(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", retention_ms=MINUTE_MS)
+    put(folder)
+    put(folder, size=100)
+    folder.clock.advance(61)
+    enforce(folder)
+    assert (bounds(folder), plogs_of(folder)) == ((2, 2), 0)
+    put(folder)
+    enforce(folder)
+    assert bounds(folder) == (2, 3)
+    folder.clock.advance(61)
+    enforce(folder)
+    folder.reopen()
+    assert bounds(folder) == (3, 3)
+    put(folder)
+    assert bounds(folder) == (3, 4)
+    folder.check()
+
+
+def test_by_age_nothing_goes_from_behind_a_plog_that_stays(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", retention_ms=MINUTE_MS)
+    put(folder)
+    # The administrator sets the clock back: the second record is the older one.
+    folder.clock.now_ms -= 100_000
+    put(folder)
+    folder.clock.advance(120)
+    enforce(folder)
+    assert bounds(folder) == (0, 2)
+    folder.clock.advance(50)
+    enforce(folder)
+    assert bounds(folder) == (2, 2)
+
+
+# -- by size -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bytes_max", "start"), [(1, 4), (3200, 3), (6400, 2), (9600, 1), (100_000, 0)])
+def test_by_size_the_oldest_plogs_go_as_long_as_what_stays_is_as_much_as_asked_for(
+    folder: SimulatedFolder, bytes_max: int, start: int
+) -> None:
+    folder.create_topic("a", retention_bytes=bytes_max)
+    for _ in range(5):
+        put(folder)
+    enforce(folder)
+    assert (bounds(folder), plogs_of(folder)) == ((start, 5), 5 - start)
+    view = folder.log("a").view()
+    kept = [view.end_of(link) for link in view.chain]
+    assert start == 0 or sum(kept) >= bytes_max
+    assert start == 4 or sum(kept[1:]) < bytes_max
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1])
+def test_by_size_the_last_plog_stays_however_large_it_is(folder: SimulatedFolder, bytes_max: int) -> None:
+    folder.create_topic("a", retention_bytes=bytes_max)
+    put(folder)
+    folder.clock.advance(1e6)
+    enforce(folder)
+    assert bounds(folder) == (0, 1)
+    folder.reopen()
+    enforce(folder)
+    assert bounds(folder) == (0, 1)
+
+
+# -- both, none, and many ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "bytes_max", "start"),
+    [(MINUTE_MS, 100_000, 2), (10 * MINUTE_MS, 3200, 3), (MINUTE_MS, 3200, 3), (1, 100_000, 5), (1, 1, 5)],
+)
+def test_with_both_a_plog_goes_for_either_reason(
+    folder: SimulatedFolder, age_ms: int, bytes_max: int, start: int
+) -> None:
+    folder.create_topic("a", retention_ms=age_ms, retention_bytes=bytes_max)
+    for _ in range(5):
+        put(folder)
+        folder.clock.advance(20)
+    enforce(folder)
+    assert bounds(folder) == (start, 5)
+
+
+def test_a_topic_without_retention_keeps_everything_and_is_not_even_opened(folder: SimulatedFolder) -> None:
+    folder.create_topic("a")
+    for _ in range(5):
+        put(folder)
+    folder.clock.advance(1e9)
+    folder.reopen()
+    folder.engine.enforce_retention()
+    assert folder.log("a").stream is None
+    assert bounds(folder) == (0, 5)
+
+
+def test_partitions_are_looked_at_one_by_one(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", partitions=2, retention_bytes=3200)
+    for _ in range(4):
+        folder.put("a", 1, BIG, partition=1)
+        folder.run()
+    folder.put("a", 1, BIG, partition=0)
+    folder.run()
+    enforce(folder)
+    assert [folder.log("a", partition).view().start for partition in (0, 1)] == [0, 2]
+
+
+def test_what_goes_gives_its_space_back(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", retention_bytes=3200)
+    for _ in range(20):
+        put(folder)
+    before = folder.disk.used
+    enforce(folder)
+    assert before - folder.disk.used > 17 * BIG
+
+
+@pytest.mark.parametrize("alive", [lambda: True, lambda: False], ids=["beside the writer", "without a writer"])
+def test_a_reader_sees_the_log_begin_where_retention_left_it(
+    folder: SimulatedFolder, alive: Callable[[], bool]
+) -> None:
+    folder.create_topic("a", retention_ms=MINUTE_MS)
+    view = FolderView(folder.disk, alive)
+    for _ in range(3):
+        put(folder)
+        folder.clock.advance(40)
+    log = view.log("a", 0)
+    assert log.view().start == 0
+    enforce(folder)
+    assert (log.view().start, len(read_all(log).values)) == (2, 1)
+    check_trimmed(log, 2)
+    view.close()
+
+
+# -- beside others ---------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_damaged_keeps_no_other_from_being_trimmed_and_is_named(folder: SimulatedFolder) -> None:
+    for topic in ("a", "b", "c"):
+        folder.create_topic(topic, retention_bytes=1)
+        put(folder, topic)
+        put(folder, topic)
+    damaged = folder.log("b").view().chain.last
+    assert damaged is not None
+    killed = folder.killed()
+    killed.disk.remove(f"plogs/{damaged.id.file_name}")
+    killed.open()
+    with pytest.raises(Corrupt, match=str(damaged.id)):
+        killed.engine.enforce_retention()
+    assert (bounds(killed, "a"), bounds(killed, "c")) == ((1, 2), (1, 2))
+
+
+class DeletingCoordinator(SimulatedCoordinator):
+    """Somebody deletes the topic b while a is being trimmed."""
+
+    folder: SimulatedFolder
+
+    def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+        super().trim(topic_id, partition, start, next_offset)
+        if any(row.name == "b" for row in self.topics()):
+            self.folder.delete_topic("b")
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_nobody_s_error() -> None:
+    folder = SimulatedFolder()
+    coordinator = folder.coordinator = DeletingCoordinator(folder.disk)
+    coordinator.folder = folder
+    folder.open()
+    for topic in ("a", "b", "c"):
+        folder.create_topic(topic, retention_bytes=1)
+        put(folder, topic)
+        put(folder, topic)
+    folder.engine.enforce_retention()
+    folder.run()
+    assert (bounds(folder, "a"), bounds(folder, "c")) == ((1, 2), (1, 2))
