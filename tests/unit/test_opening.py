@@ -10,7 +10,7 @@ from cordwood.log.native.coordinator import LogRow
 from cordwood.log.native.engine import EngineSettings
 from cordwood.log.native.plog import PlogId
 from cordwood.simulation.coordinator import SimulatedCoordinator
-from cordwood.simulation.disk import SimulatedFile
+from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
 
 PLOG_BYTES = 16 * 1024
