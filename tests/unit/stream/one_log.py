@@ -10,7 +10,7 @@ from cordwood.log.native.plog import PlogStore
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.blocks import stored_batches
 from cordwood.records import Batch, StoredBatch
-from cordwood.simulation.disk import SimulatedFile
+from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder, read_all
 
 NEVER = float("inf")

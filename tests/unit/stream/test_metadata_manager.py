@@ -7,7 +7,7 @@ from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.gate import Durable
 from cordwood.log.native.stream.metadata import apply_batch
 from cordwood.log.native.stream.records import Dropped, Full
-from cordwood.simulation.disk import SimulatedFile
+from cordwood.simulation.file import SimulatedFile
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
 
 
