@@ -31,10 +31,10 @@ def test_a_power_cut_at_any_operation_takes_nothing_that_was_acked(history: Hist
 
 
 @each_history
-def test_a_second_power_cut_at_any_operation_of_the_recovery_takes_nothing_either(history: History) -> None:
+def test_a_second_power_cut_at_any_operation_of_the_recovery_takes_nothing_either(history: History, seeds: int) -> None:
     random = Random(history.__name__)
     every = boundaries(history, seed=1)
-    for at in random.sample(every, k=min(len(every), 30)):
+    for at in random.sample(every, k=min(len(every), 15 * seeds)):
         crashed = lived(history, seed=1, crash_at=at)
         again_at = 0
         cut_short = True
