@@ -74,9 +74,10 @@ class MetadataManager:
         """
         self._superfluous.update(self._dropped_by(service, records))
         batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
-        self._stream.turn.submit(
-            Append(batch, len(records), _Recording(service, records, done), self._recorded, _NEVER)
-        )
+        append = Append(batch, len(records), _Recording(service, records, done), self._recorded, _NEVER)
+        queued = self._stream.turn.submit(append)
+        # The queue takes 64 MiB, a record has a hundred bytes, and a log has few of them under way.
+        assert queued
 
     def unwanted(self, service: str) -> None:
         """The coordinator says that the service is gone: its plogs may go too, if it takes long to record that."""
