@@ -58,6 +58,7 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["crash"]["found_after"] >= facts["crash"]["acked_before"] > 0
     assert facts["writers"]["appends_per_second"] > facts["writers"]["appends_per_second_alone"] > 0
     assert facts["arrow"]["rows"] == facts["columns"]["records"] > 0
+    assert facts["spark"]["rows"] == facts["columns"]["records"]
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 
