@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import cordwood
 from cordwood import Batch
+from cordwood.pipeline.source.options import ReadOptions
+from cordwood.pipeline.source.reader import LogsReader
 from tests.spark.conftest import Load, plan
 
 FROM_3 = '{"events": {"0": 3}}'
@@ -58,3 +62,26 @@ def test_a_topic_that_is_deleted_meanwhile(
     with pytest.raises(PythonException, match="events/0: offsets 0 to 9 are gone"):
         strict.collect()
     assert lenient.collect() == []
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_topic_that_is_deleted_while_a_task_reads_it(folder: Path, strict: bool) -> None:
+    for _ in range(3):
+        # A plog each, and more than one step of a reader.
+        with cordwood.sync.connect(folder) as cw:
+            cw.create_topic("events", exist_ok=True)
+            for _ in range(6):
+                cw.log("events").append(Batch.of([bytes(1_000_000)]))
+    reader = LogsReader(ReadOptions(folder, ("events",), fail_on_data_loss=strict))
+    (task,) = reader.partitions()
+    rows = reader.read(task)
+    found = next(rows).num_rows
+    with cordwood.sync.connect(folder) as cw:
+        cw.delete_topic("events")
+        if strict:
+            with pytest.raises(
+                cordwood.NotFound, match=r"events/0: offsets \d+ to 17 are gone: topic 'events' does not"
+            ):
+                list(rows)
+        else:
+            assert found + sum(batch.num_rows for batch in rows) < 18

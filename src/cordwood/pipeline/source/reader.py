@@ -80,25 +80,37 @@ class LogsReader(DataSourceReader):
             yield from tasks_of(Task(topic.name, topic.id, partition, start, stop, 0), view)
 
     def _frames(self, folder: Folder, task: Task) -> Iterator[StoredBatch]:
-        name = f"{task.topic}/{task.partition}"
         try:
-            if folder.topic(task.topic).id != task.topic_id:
-                raise NotFound(f"topic {task.topic!r} was deleted and made anew since this read was planned")
+            _check_same_topic(folder, task)
             source = folder.source(task.topic, task.partition)
         except NotFound as error:
-            self._lost(NotFound(f"{name}: offsets {task.start} to {task.stop - 1} are gone: {error}; {_GO_ON}"))
+            self._lost_from(task, task.start, error)
             return
         with closing(LogCursor(source, task.start)) as cursor:
             while cursor.offset < task.stop:
                 try:
                     frames = cursor.read(task.stop)
+                    if not frames:
+                        raise Unavailable(
+                            f"{source.name} ends at {cursor.offset}, but ended at {task.stop} when planned"
+                        )
                 except Trimmed as error:
                     self._lost(Trimmed(f"{error}: trimmed since this read was planned; {_GO_ON}", start=error.start))
                     cursor.offset = error.start
                     continue
-                if not frames:
-                    raise Unavailable(f"{name} ends at {cursor.offset}, but ended at {task.stop} when this was planned")
+                except CordwoodError:
+                    # A topic that is deleted looks like damage to who is reading it.
+                    try:
+                        _check_same_topic(folder, task)
+                    except NotFound as error:
+                        self._lost_from(task, cursor.offset, error)
+                        return
+                    raise
                 yield from frames
+
+    def _lost_from(self, task: Task, offset: int, error: NotFound) -> None:
+        log = f"{task.topic}/{task.partition}"
+        self._lost(NotFound(f"{log}: offsets {offset} to {task.stop - 1} are gone: {error}; {_GO_ON}"))
 
     def _lost(self, error: CordwoodError) -> None:
         """Records that were asked for are not there: raised, or a warning."""
@@ -116,6 +128,11 @@ def _opened(options: ReadOptions) -> Iterator[Folder]:
         yield folder
     finally:
         folder.close(_CLOSE_SECONDS)
+
+
+def _check_same_topic(folder: Folder, task: Task) -> None:
+    if folder.topic(task.topic).id != task.topic_id:
+        raise NotFound(f"topic {task.topic!r} was deleted and made anew since this read was planned")
 
 
 def _check_complete(name: str, offsets: Offsets, topics: list[TopicRow]) -> None:
