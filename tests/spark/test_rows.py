@@ -1,7 +1,9 @@
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -137,9 +139,9 @@ def test_the_end_is_fixed_when_spark_plans(cw: cordwood.sync.Client, load: Load)
 
 
 def test_pipeline_read_makes_paths_absolute(
-    spark: SparkSession, cw: cordwood.sync.Client, folder: object, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    spark: SparkSession, cw: cordwood.sync.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         cw.create_topic(name)
         cw.log(name).append(Batch.of([name.encode()] * 3))
@@ -156,3 +158,16 @@ def test_a_session_can_be_told_of_the_format(spark: SparkSession, cw: cordwood.s
     cw.create_topic("events")
     pipeline.register(spark)
     assert load(topic="events").count() == 0
+
+
+def test_what_is_not_there_yet_says_so(
+    spark: SparkSession, cw: cordwood.sync.Client, load: Load, folder: Path, tmp_path: Path
+) -> None:
+    cw.create_topic("events")
+    options = {"url": f"file:{folder}", "topic": "events"}
+    with pytest.raises(AnalysisException, match="logs cannot be written by Spark yet"):
+        load(topic="events").write.format("cordwood").mode("append").options(**options).save()
+    stream = spark.readStream.format("cordwood").options(**options).load()
+    sink = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises((AnalysisException, StreamingQueryException), match="cannot be read as streams on Spark yet"):
+        sink.start().awaitTermination(60)

@@ -5,11 +5,12 @@ open), `rows` (frames as Arrow batches), `schema` (the columns). Imports pyspark
 """
 
 from collections.abc import Mapping
+from typing import NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from cordwood.errors import InvalidInput
+from cordwood.errors import InvalidInput, Unavailable
 
 from .options import ReadOptions
 from .reader import LogsReader
@@ -41,3 +42,15 @@ class CordwoodSource(DataSource):
                 f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
             )
         return LogsReader(self.read_options)
+
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Not yet."""
+        raise Unavailable("logs cannot be read as streams on Spark yet: use spark.read")
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Not yet."""
+        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Not yet."""
+        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
