@@ -5,6 +5,9 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 
+# Says in one line what is missing: Java 17 or newer, which Spark runs on.
+JAVA_CHECK = $(PYTHON) -I src/cordwood/pipeline/java.py
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -23,6 +26,7 @@ $(VENV)/.requirements: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is $$($(PYTHON) -V 2>&1), but 3.11 or newer is needed: name one with make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "setup: $(PYTHON) has no venv or ensurepip: install the package python3-venv" >&2; exit 1; }
+	@$(JAVA_CHECK) || echo "setup: the tests of Spark will not run without it; all else does" >&2
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
@@ -35,6 +39,7 @@ run: setup
 	$(BIN)/cordwood tour
 
 test: setup
+	@$(JAVA_CHECK)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import read, write
+from bench import read, spark, write
 from bench.measure import Row
 
 _BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
@@ -20,7 +20,10 @@ _BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
     "arrow": read.to_arrow,
     "opening": read.opening,
     "memory": read.memory,
+    "spark": spark.to_noop,
 }
+# What has a page of results of its own; all the rest is on embedded.md.
+_PAGES = {"spark": "Spark"}
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -32,23 +35,28 @@ def main() -> int:
     names = parser.parse_args().names or list(_BENCHES)
     if unknown := set(names) - set(_BENCHES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    rows: list[Row] = []
+    results: dict[str, list[Row]] = {}
     for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
         # Not in /tmp, which may be memory: a sync must reach a disk.
         with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
             result = _BENCHES[name](Path(folder))
-        rows += result if isinstance(result, list) else [result]
-    table = _table(rows)
-    print(table)
-    if len(names) == len(_BENCHES):
-        _RESULTS.mkdir(exist_ok=True)
-        machine = (
-            f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-        )
-        (_RESULTS / "embedded.md").write_text(f"# The embedded log\n\nMade by `make bench` on {machine}.\n\n{table}")
-        (_RESULTS / "embedded.json").write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+        results[name] = result if isinstance(result, list) else [result]
+    print(_table([row for rows in results.values() for row in rows]))
+    for name, title in _PAGES.items():
+        if name in results:
+            _write(name, title, results[name])
+    embedded = _BENCHES.keys() - _PAGES.keys()
+    if embedded <= results.keys():
+        _write("embedded", "The embedded log", [row for name in _BENCHES if name in embedded for row in results[name]])
     return 0
+
+
+def _write(page: str, title: str, rows: list[Row]) -> None:
+    _RESULTS.mkdir(exist_ok=True)
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    (_RESULTS / f"{page}.md").write_text(f"# {title}\n\nMade by `make bench` on {machine}.\n\n{_table(rows)}")
+    (_RESULTS / f"{page}.json").write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
 
 
 def _table(rows: list[Row]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cli import tour
-from cordwood.cli.tour import arrow
+from cordwood.cli.tour import arrow, spark
 from cordwood.cli.tour.stage import Facts, Stage
 from cordwood.errors import CordwoodError
 from tests.cli.conftest import Command, Start, children_of, is_running
@@ -58,6 +58,7 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["crash"]["found_after"] >= facts["crash"]["acked_before"] > 0
     assert facts["writers"]["appends_per_second"] > facts["writers"]["appends_per_second_alone"] > 0
     assert facts["arrow"]["rows"] == facts["columns"]["records"] > 0
+    assert facts["spark"]["rows"] == facts["columns"]["records"]
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 
@@ -107,6 +108,28 @@ def test_a_missing_part_is_one_line_and_the_tour_goes_on(
     left_out = json.loads(run("tour", "--json").out.splitlines()[1])
     assert (left_out["status"], left_out["name"]) == ("missing", "arrow")
     assert "pyarrow is not installed" in left_out["reason"]
+
+
+def test_without_java_the_chapter_on_spark_is_one_line(
+    run: Command, temporary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tour, "CHAPTERS", ("topic", "spark", "append"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    _, chapter, after = map(json.loads, run("tour", "--json").out.splitlines())
+    assert (chapter["status"], after["status"]) == ("missing", "done")
+    assert "install Java 17 or newer" in chapter["reason"]
+    monkeypatch.setattr(spark, "pyspark_problem", lambda: "Spark needs pyspark")
+    assert "2. To Spark\n   Left out: Spark needs pyspark.\n\n3." in run("tour").out
+
+
+def test_spark_that_fails_or_hangs_is_one_line(run: Command, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tour, "CHAPTERS", ("topic", "spark"))
+    monkeypatch.setattr(spark, "_PROGRAM", "raise SystemExit('no heap')")
+    ran = run("tour")
+    assert (ran.code, ran.err) == (1, "cordwood: Spark failed: no heap\n")
+    monkeypatch.setattr(spark, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(spark, "_SECONDS_MAX", 0.1)
+    assert "Left out: Spark took more than 0.1 s" in run("tour").out
 
 
 @pytest.mark.processes

@@ -56,8 +56,8 @@ class Stage:
             print(textwrap.indent(code, " " * (_INDENT + 3)), flush=True)
 
     @asynccontextmanager
-    async def process(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Another Python process, which ends with this block at the latest.
+    async def process(self, *arguments: str, errors: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Another Python process, which ends with this block at the latest; `errors` is where its stderr goes.
 
         If the tour itself is killed, the process finds its output pipe closed, and ends by that.
         """
@@ -66,6 +66,7 @@ class Stage:
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
         )
         try:
             yield process

@@ -1,0 +1,54 @@
+"""One Spark session for all tests: starting one takes longer than most of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import cordwood
+from cordwood import pipeline
+
+Load: TypeAlias = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    settings = {
+        # Starts in less time; for throughput it would be wrong.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    session = pipeline.session("local[2]", settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def cw(folder: Path) -> Iterator[cordwood.sync.Client]:
+    """The writer, open beside Spark for the whole test."""
+    with cordwood.sync.connect(folder) as client:
+        yield client
+
+
+@pytest.fixture
+def load(spark: SparkSession, folder: Path) -> Load:
+    """`load(topic="events", …)`: a DataFrame by nothing but Spark's own calls."""
+
+    def load(**options: str) -> DataFrame:
+        return spark.read.format("cordwood").options(url=f"file:{folder}", **options).load()
+
+    return load
+
+
+def plan(frame: DataFrame) -> int:
+    """Let Spark plan the tasks of a DataFrame, which a later `collect()` then runs; returns how many."""
+    tasks: int = frame._jdf.queryExecution().toRdd().getNumPartitions()
+    return tasks

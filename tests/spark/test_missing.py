@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cordwood.pipeline.java import java_problem
+
+SESSION = "from cordwood import pipeline; pipeline.session()"
+ADVICE = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set JAVA_HOME to one"
+
+
+def last_line(code: str, **environment: str) -> str:
+    """What a Python program that fails says last; it never gets as far as to start Java."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "gateway" not in ran.stderr.lower()
+    return ran.stderr.splitlines()[-1]
+
+
+def fake_java(home: Path, says: str) -> str:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(0o755)
+    return str(home)
+
+
+@pytest.mark.processes
+def test_without_java(tmp_path: Path) -> None:
+    line = last_line(SESSION, JAVA_HOME="", PATH=str(tmp_path))
+    assert line == f"cordwood.errors.Unavailable: Spark needs Java, and there is none: {ADVICE}"
+
+
+@pytest.mark.processes
+def test_with_a_java_home_that_is_none(tmp_path: Path) -> None:
+    line = last_line(SESSION, JAVA_HOME=str(tmp_path))
+    assert f"{tmp_path}/bin/java cannot be run (No such file or directory): {ADVICE}" in line
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("version", "number"), [("1.8.0_412", 8), ("11.0.2", 11)])
+def test_with_an_old_java(tmp_path: Path, version: str, number: int) -> None:
+    line = last_line(SESSION, JAVA_HOME=fake_java(tmp_path, f'openjdk version "{version}" 2019-01-15'))
+    assert f"Spark needs Java 17 or newer, and {tmp_path}/bin/java is Java {number}: {ADVICE}" in line
+
+
+def test_versions_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("17", "21.0.3", "25-ea"):
+        monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / version, f'openjdk version "{version}"'))
+        assert java_problem() is None
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "mute", "hello"))
+    assert "does not tell its version" in (java_problem() or "")
+
+
+@pytest.mark.processes
+def test_make_says_the_same(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "src/cordwood/pipeline/java.py"
+    environment = {**os.environ, "JAVA_HOME": "", "PATH": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-I", str(script)], env=environment, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, f"Spark needs Java, and there is none: {ADVICE}\n")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "call", ["pipeline.session()", "pipeline.read(None, 'file:.', 'a')", "pipeline.register(None)"]
+)
+def test_without_the_extra(call: str) -> None:
+    hide = "import importlib.util as u; find = u.find_spec; u.find_spec = lambda name: name != 'pyspark' and find(name)"
+    line = last_line(f"{hide} or None\nfrom cordwood import pipeline\n{call}")
+    assert line == "ImportError: Spark needs pyspark, not installed here: pip install 'cordwood[spark]'"
+
+
+@pytest.mark.processes
+def test_importing_it_loads_no_spark() -> None:
+    code = "import sys; from cordwood import pipeline; sys.exit(bool({'pyspark', 'pyarrow', 'py4j'} & {*sys.modules}))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
