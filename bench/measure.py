@@ -36,6 +36,11 @@ async def timed_async(work: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - start
 
 
+def ratio(peers: list[float], ours: list[float]) -> float:
+    """The median of what each round gave: a peer is measured right beside, so a machine that slows down slows both."""
+    return median([peer / own for peer, own in zip(peers, ours, strict=True)])
+
+
 def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 

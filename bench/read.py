@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import cordwood
-from bench.measure import Row, median, rss_bytes, timed, timed_async
+from bench.measure import Row, median, ratio, rss_bytes, timed, timed_async
 from cordwood import Batch
 
-_ROUNDS = 5
+_ROUNDS = 9
 
 
 def to_arrow(folder: Path) -> list[Row]:
@@ -25,10 +26,14 @@ def to_arrow(folder: Path) -> list[Row]:
     ):
         files = sorted((folder / name / "plogs").glob("*.plog"))
         size = sum(file.stat().st_size for file in files)
-        peer = median([timed(lambda files=files: _readinto(files)) for _ in range(_ROUNDS)])  # type: ignore[misc]
-        ours = median([asyncio.run(_read(folder / name)) for _ in range(_ROUNDS)])
+        peers: list[float] = []
+        ours: list[float] = []
+        for _ in range(_ROUNDS):
+            peers.append(timed(partial(_readinto, files)))
+            ours.append(asyncio.run(_read(folder / name)))
         gib = size / 2**30
-        rows.append(Row(what, f"{gib / ours:.2f} GiB/s", f"{gib / peer:.2f} GiB/s", peer / ours, asked))
+        rate, peer = f"{gib / median(ours):.2f} GiB/s", f"{gib / median(peers):.2f} GiB/s"
+        rows.append(Row(what, rate, peer, ratio(peers, ours), asked))
     return rows
 
 

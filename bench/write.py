@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cordwood
-from bench.measure import Row, median, preallocated, timed, timed_async
+from bench.measure import Row, median, preallocated, ratio, timed, timed_async
 from cordwood import Batch
 
-_ROUNDS = 5
+_ROUNDS = 9
 
 
 def bulk(folder: Path) -> list[Row]:
@@ -25,10 +25,16 @@ def bulk(folder: Path) -> list[Row]:
         four.append(asyncio.run(_append(folder / f"four{round_number}", records, batches, 4)))
         one.append(asyncio.run(_append(folder / f"one{round_number}", records, batches, 1)))
     mib = batches * 1000 * 1024 / 2**20
-    peer = median(bare)
+    peer = _rate(mib, median(bare))
     return [
-        Row(f"batches of 1,000 × 1 KiB, {name}, vs. pwrite+fdatasync", _rate(mib, t), _rate(mib, peer), peer / t, asked)
-        for name, t, asked in (("4 in flight", median(four), 0.8), ("one at a time", median(one), 0.6))
+        Row(
+            f"batches of 1,000 × 1 KiB, {name}, vs. pwrite+fdatasync",
+            _rate(mib, median(t)),
+            peer,
+            ratio(bare, t),
+            asked,
+        )
+        for name, t, asked in (("4 in flight", four, 0.8), ("one at a time", one, 0.6))
     ]
 
 
@@ -42,7 +48,7 @@ def small(folder: Path) -> Row:
         ours.append(appends / asyncio.run(_append_concurrently(folder / f"small{round_number}", appends, 256)))
     rate, peer = median(ours), median(bare)
     what = "1 record of 100 B an append, 256 concurrent, vs. 4 KiB pwrite+fdatasync one at a time"
-    return Row(what, f"{rate:,.0f}/s", f"{peer:,.0f}/s", rate / peer, 20)
+    return Row(what, f"{rate:,.0f}/s", f"{peer:,.0f}/s", ratio(ours, bare), 20)
 
 
 def against_sqlite(folder: Path) -> Row:
@@ -57,7 +63,7 @@ def against_sqlite(folder: Path) -> Row:
     count = batches * len(records)
     t, peer = median(ours), median(sqlite)
     what = "batches of 1,000 × 100 B vs. SQLite (WAL, synchronous=FULL)"
-    return Row(what, f"{count / t:,.0f} rec/s", f"{count / peer:,.0f} rec/s", peer / t, 4)
+    return Row(what, f"{count / t:,.0f} rec/s", f"{count / peer:,.0f} rec/s", ratio(sqlite, ours), 4)
 
 
 def _bare(path: Path, data: bytes, count: int) -> float:

@@ -236,7 +236,13 @@ def column_buffers(
     if type(rows) is BinaryColumn:
         return rows.compact()
     validity, offsets = row_buffers(rows, nulls)
-    return validity, offsets, b"".join(filter(None, rows))
+    return validity, offsets, b"".join(present_rows(rows, nulls))
+
+
+def present_rows(rows: Rows | BinaryColumn, nulls: bool) -> list[bytes]:
+    """The rows that are not null, or all of them where none is."""
+    present: Any = list(filter(None, rows)) if nulls else rows
+    return present  # type: ignore[no-any-return]  # `nulls` says it, which the type checker cannot know
 
 
 def row_buffers(rows: Rows | BinaryColumn, nulls: bool) -> tuple[bytes | None, memoryview]:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from cordwood.errors import InvalidInput, TooLarge
 from cordwood.records.batch import Batch
-from cordwood.records.column import BinaryColumn, Rows, column_buffers, row_buffers
+from cordwood.records.column import BinaryColumn, Rows, column_buffers, present_rows, row_buffers
 from cordwood.records.frame import AFTER_CRC, AFTER_CRC_AT, BEFORE_CRC, CODEC_NONE, MAGIC, VERSION, ZEROS, Buffer
 from cordwood.records.headers import HeaderColumn
 from cordwood.records.layout import (
@@ -31,8 +31,8 @@ from cordwood.records.layout import (
 _COPIED_BELOW = 16 * 1024
 
 # From this length on a frame is written in pieces of about that size.
-_STREAMED_FROM = 512 * 1024
-_PIECE_BYTES = 256 * 1024
+_STREAMED_FROM = 768 * 1024
+_PIECE_BYTES = 512 * 1024
 
 _NO_ORDER = bytes(8)
 
@@ -61,7 +61,12 @@ class Frame:
     __slots__ = ("_after", "_before", "_parts", "length", "timestamp_max")
 
     def __init__(
-        self, length: int, timestamp_max: int, before: bytes, after: bytes, parts: list[tuple[Buffer | Rows, int]]
+        self,
+        length: int,
+        timestamp_max: int,
+        before: bytes,
+        after: bytes,
+        parts: list[tuple[Buffer | list[bytes], int]],
     ) -> None:
         self.length = length
         self.timestamp_max = timestamp_max
@@ -97,7 +102,7 @@ class Frame:
         small: list[Buffer] = [self._after]
         for part, size in self._parts:
             if size < _COPIED_BELOW:
-                small.append(b"".join(filter(None, part)) if isinstance(part, list) else part)
+                small.append(b"".join(part) if isinstance(part, list) else part)
             else:
                 if small:
                     yield b"".join(small)
@@ -112,11 +117,11 @@ class Frame:
             yield b"".join(small)
 
 
-def _joined(rows: Rows, size: int) -> Iterator[bytes]:
+def _joined(rows: list[bytes], size: int) -> Iterator[bytes]:
     """The rows put together in pieces that stay in the cache from here to the file."""
     step = max(1, len(rows) * _PIECE_BYTES // size)
     for at in range(0, len(rows), step):
-        yield b"".join(filter(None, rows[at : at + step]))
+        yield b"".join(rows[at : at + step])
 
 
 def encode_frame(
@@ -189,7 +194,7 @@ def frame_of(
 
     column, highest = _timestamps(batches, flags, now_ms)
     flags &= ~FLAG_TIMESTAMPS
-    parts: list[tuple[Buffer | Rows, int]] = []  # with their bytes: a view of offsets has another len()
+    parts: list[tuple[Buffer | list[bytes], int]] = []  # with their bytes: a view of offsets has another len()
     if column is not None:
         flags |= FLAG_TIMESTAMPS
         parts.append((column, 8 * count))
@@ -259,14 +264,14 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
     return memoryview(column), highest
 
 
-def _add_column(parts: list[tuple[Buffer | Rows, int]], rows: Rows | BinaryColumn, nulls: int) -> int:
+def _add_column(parts: list[tuple[Buffer | list[bytes], int]], rows: Rows | BinaryColumn, nulls: int) -> int:
     """Adds the parts of a column to those of a frame, and returns the bytes of its data."""
-    data: Buffer | Rows
+    data: Buffer | list[bytes]
     validity: Buffer | None
     if type(rows) is list:
         # Put together only when it is written.
         validity, offsets = row_buffers(rows, nulls != 0)
-        data, size = rows, offsets[-1]
+        data, size = present_rows(rows, nulls != 0), offsets[-1]
     else:
         validity, offsets, data = column_buffers(rows, nulls != 0)
         size = len(data)

@@ -6,10 +6,10 @@ new page of the next one is a fault. Reading a log from the page cache is three 
 
 import threading
 
-BUFFER_BYTES = 2 * 1024 * 1024 + 4096
-"""A whole frame, and the header of the next."""
+BUFFER_BYTES = 3 * 1024 * 1024 + 4096
+"""One read of a reader: several frames, and the header of the next."""
 
-POOL_BYTES_MAX = 32 * 1024 * 1024
+POOL_BYTES_MAX = 48 * 1024 * 1024
 
 _SMALL_BYTES = 64 * 1024
 
