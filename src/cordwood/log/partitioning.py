@@ -9,9 +9,8 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-@lru_cache(maxsize=1 << 16)
 def murmur2(key: bytes) -> int:
-    """MurmurHash2, 32 bits, with the seed that Kafka uses. Keys repeat, so most calls are a look-up in C.
+    """MurmurHash2, 32 bits, with the seed that Kafka uses.
 
     >>> murmur2(b"21")
     3321034988
@@ -29,17 +28,33 @@ def murmur2(key: bytes) -> int:
     return h ^ h >> 15
 
 
+# Keys repeat, so most calls are a look-up in C. Long ones are left out: a cache that is bounded by count would not be
+# bounded in bytes.
+_known_hash = lru_cache(maxsize=1 << 16)(murmur2)
+_KNOWN_KEY_BYTES_MAX = 128
+
+
 def split_by_key(batch: Batch, partitions: int, keyless: int) -> dict[int, Batch]:
     """The batch's records by partition, in their order; `keyless` is the partition of those without a key."""
     if partitions == 1:
         return {0: batch}
     places: dict[int, list[int]] = {}
     for index, key in enumerate(batch.keys):
-        partition = keyless if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
+        partition = keyless if key is None else partition_of(key, partitions)
         places.setdefault(partition, []).append(index)
     if len(places) == 1:
         return {next(iter(places)): batch}
     return {partition: _take(batch, indexes) for partition, indexes in sorted(places.items())}
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of a key.
+
+    >>> partition_of(b"21", 4)
+    0
+    """
+    hashed = _known_hash(key) if len(key) <= _KNOWN_KEY_BYTES_MAX else murmur2(key)
+    return (hashed & 0x7FFFFFFF) % partitions
 
 
 def _take(batch: Batch, indexes: list[int]) -> Batch:

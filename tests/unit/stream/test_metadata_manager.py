@@ -115,3 +115,10 @@ def test_a_list_that_grows_gets_plogs_that_grow_so_that_most_of_what_is_written_
     for number in range(1, 300):
         folder.record(f"{number}", *chain_of(number, 1))
     assert len(folder.switches) < 20
+
+
+def test_the_stream_remembers_its_last_plog_alone_however_often_it_switches(folder: ManagedFolder) -> None:
+    for number in range(1, 60):
+        folder.record("1/0", *chain_of(10 * number, 2))
+        folder.record("1/0", Full(()))
+    assert (len(folder.switches) > 10, len(folder.manager._stream.chain)) == (True, 1)

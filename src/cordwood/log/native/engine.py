@@ -74,6 +74,8 @@ class FolderEngine:
         self.plogs = PlogStore(disk, settings.open_plogs_max)
         self.plogs.prepare()
         self._lock = threading.Lock()
+        # Held for a look at `_logs` only, never during I/O: event loops ask for logs.
+        self._logs_lock = threading.Lock()
         self._logs: dict[Owner, FolderLog] = {}
         self._closed: CordwoodError | None = None
         self._published = PublishedWriter(disk)
@@ -151,7 +153,9 @@ class FolderEngine:
             self._topics = {other: topic for other, topic in self._topics.items() if other != name}
             self._publish_catalog()
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
-            logs = {owner: self._logs.pop(owner, None) for owner in owners}
+            # After the topic is gone from the list: whoever asks for a log from now on finds no topic.
+            with self._logs_lock:
+                logs = {owner: self._logs.pop(owner, None) for owner in owners}
         gone = NotFound(f"topic {name!r} was deleted")
         countdown = Countdown(len(owners), done)
         for owner, log in logs.items():
@@ -174,8 +178,10 @@ class FolderEngine:
         log = self._logs.get(owner)
         if log is not None:
             return log
-        with self._lock:
+        with self._logs_lock:
             self._check_open()
+            if self._topics.get(topic) is not published:
+                raise NotFound(f"topic {topic!r} was deleted")
             return self._logs.setdefault(
                 owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition)
             )
@@ -227,7 +233,8 @@ class FolderEngine:
             if self._closed is not None:
                 return
             self._closed = Unavailable("the folder is closed: connect again")
-            logs = list(self._logs.values())
+            with self._logs_lock:
+                logs = list(self._logs.values())
         finish_metadata = partial(self._metadata.finish, self._closed, partial(self._let_go, done))
         countdown = Countdown(len(logs), finish_metadata)
         for log in logs:

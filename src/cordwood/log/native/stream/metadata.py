@@ -131,6 +131,8 @@ class MetadataSuccession:
 
     # A record that is refused would leave a log with acks that never come, and the next one without its predecessor.
     patient = True
+    # The new one begins with everything.
+    keeps_plogs = False
 
     def __init__(
         self,

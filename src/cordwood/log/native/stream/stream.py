@@ -282,7 +282,7 @@ class Stream:
         self._retire_active()
         sealed = self._take_due_seal()
         link = Link(following.id, self._next_offset)
-        self.chain = self.chain.with_link(link)
+        self.chain = self.chain.with_link(link) if self._succession.keeps_plogs else Chain([link])
         self._active = following
         self._max_timestamp = self._synced_timestamp = -1
         self._switches += 1

@@ -26,6 +26,9 @@ class Succession(Protocol):
     patient: bool
     """Whether appends wait, in order and for ever, until there is room, or are refused."""
 
+    keeps_plogs: bool
+    """Whether the plogs before the last one are still needed."""
+
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         """How large the next plog of this open is to be, if `needed` bytes are to be put into it at once."""
 
@@ -47,6 +50,7 @@ class LogSuccession:
     """The plogs of a log: recorded in the metadata stream."""
 
     patient = False
+    keeps_plogs = True
 
     def __init__(self, metadata: Metadata, service: str, plog_bytes_max: int = PLOG_BYTES_MAX) -> None:
         self._metadata = metadata
