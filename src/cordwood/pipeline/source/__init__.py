@@ -1,10 +1,10 @@
 """The data source `cordwood`: what Spark calls, in processes of its own, to read logs.
 
-`options` (what was asked for), `plan` (which records each task reads), `reader` (planning and reading, with the folder
-open), `rows` (frames as Arrow batches), `schema` (the columns). Imports pyspark and pyarrow.
+`options` (what was asked for), `reader` (a batch), `reading` (what reading a task is, and data loss), `plan` (which
+records each task reads), `rows` (frames as Arrow batches), `schema` (the columns); below them `logs` (the interface of
+an engine), `folder` (which is one) and `engines` (which knows them). Imports pyspark and pyarrow.
 """
 
-from collections.abc import Mapping
 from typing import NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -22,10 +22,6 @@ __all__ = ["CordwoodSource"]
 class CordwoodSource(DataSource):
     """`spark.read.format("cordwood")`: the records of logs as rows, like those of Spark's own Kafka source."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        # Checked here, since this is what `load()` runs.
-        self.read_options = ReadOptions.of(options)
-
     @classmethod
     def name(cls) -> str:
         """How the format is called."""
@@ -33,7 +29,8 @@ class CordwoodSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's own Kafka source."""
-        return spark_schema(self.read_options.include_headers)
+        # What `load()` runs: the options are checked as early as it can be.
+        return spark_schema(ReadOptions.of(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans a batch read, and what its tasks run."""
@@ -41,7 +38,7 @@ class CordwoodSource(DataSource):
             raise InvalidInput(
                 f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
             )
-        return LogsReader(self.read_options)
+        return LogsReader(ReadOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> NoReturn:
         """Not yet."""
