@@ -30,6 +30,9 @@ ALLOWED = (
     "failOnDataLoss",
     "includeHeaders",
 )
+TOPIC_IDS = "topic ids"
+BEGAN_AT = "began at"
+"""No names of topics: what a stream's position has beside offsets, which may be given as they stand in its progress."""
 KAFKA_PREFIX = "kafka."
 """Options that begin so are settings of the client, and belong to the url."""
 
@@ -168,7 +171,10 @@ def _offsets(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> O
     wrong = f"option {name!r}: {text!r} is neither {' nor '.join(map(repr, words))} nor JSON such as"
     wrong = f"{wrong} {_example(*words.values())}"
     try:
-        by_log = {topic: _partitions(partitions) for topic, partitions in _object(json.loads(text)).items()}
+        topics = _object(json.loads(text))
+        by_log = {
+            topic: _partitions(partitions) for topic, partitions in topics.items() if topic not in (TOPIC_IDS, BEGAN_AT)
+        }
     except ValueError as error:
         raise InvalidInput(wrong) from error
     offsets = Offsets(by_log=by_log)
