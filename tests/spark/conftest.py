@@ -9,25 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import pipeline
+from tests.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {
-        # Starts in less time; for throughput it would be wrong.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        # A micro-batch takes half the time; without the checksums of local files, which a checkpoint should have.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        "spark.sql.streaming.pollingDelay": "5ms",
-    }
-    session = pipeline.session("local[2]", settings)
+    session = pipeline.session("local[2]", SETTINGS)
     yield session
     session.stop()
 
