@@ -9,19 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import pipeline
+from tests.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {
-        # Starts in less time; for throughput it would be wrong.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    session = pipeline.session("local[2]", settings)
+    session = pipeline.session("local[2]", SETTINGS)
     yield session
     session.stop()
 
