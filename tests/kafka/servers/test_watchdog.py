@@ -82,8 +82,9 @@ def test_a_program_that_is_not_there() -> None:
         server.start(["no-such-program"])
 
 
-def test_a_server_can_be_started_again_in_its_folder() -> None:
-    with ServerProcess() as server:
+def test_a_server_can_be_started_again_in_its_folder(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        assert server.folder.parent == tmp_path
         for number in (1, 2):
             server.start(["sh", "-c", f"echo run {number}; echo {number} > kept"])
             assert server.wait(30) == 0

@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
@@ -32,8 +33,8 @@ class Broker:
     """A Kafka server of its own, on free ports of 127.0.0.1, gone with the process that made it.
 
     It answers when this returns. `listeners` are added to the plain one, by their security protocol; `settings` are
-    Kafka's own for the server, and go before ours. `bootstrap` and `url` stay the same as long as it lives, whatever
-    is done to it.
+    Kafka's own for the server, and go before ours. Its data are in a folder of their own, made in `folder` or where
+    temporary files are. `bootstrap` and `url` stay the same as long as it lives, whatever is done to it.
 
     ```python
     with Broker(settings={"log.retention.check.interval.ms": "500"}) as kafka:
@@ -50,11 +51,12 @@ class Broker:
         *,
         listeners: Sequence[str] = (),
         java_options: Sequence[str] = JAVA_OPTIONS,
+        folder: Path | None = None,
     ) -> None:
         names = (PLAINTEXT, *listeners)
         for last in (False,) * (_STARTS_MAX - 1) + (True,):
             (node,) = new_nodes(1, names)
-            self._launch(node, [node], settings, java_options)
+            self._launch(node, [node], settings, java_options, folder)
             try:
                 self.wait_ready()
                 return
@@ -164,11 +166,16 @@ class Broker:
         return f"<Broker {self.number} at {self.bootstrap}, pid {self.pid}>"
 
     def _launch(
-        self, node: Node, nodes: Sequence[Node], settings: Mapping[str, str], java_options: Sequence[str]
+        self,
+        node: Node,
+        nodes: Sequence[Node],
+        settings: Mapping[str, str],
+        java_options: Sequence[str],
+        folder: Path | None = None,
     ) -> None:
         self._command = [*java(), *java_options]
         self._node = node
-        self._process = ServerProcess()
+        self._process = ServerProcess(folder)
         self._properties = self._process.folder / "server.properties"
         self._properties.write_text(server_properties(node, nodes, str(self._process.folder / "data"), settings))
         try:
