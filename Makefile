@@ -41,7 +41,7 @@ run: setup
 # Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line.
 test: setup
 	@$(JAVA_CHECK)
-	@$(BIN)/python -m cordwood.testing.kafka >/dev/null
+	@$(BIN)/python -m cordwood.testing.kafka --spark
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import pipeline
+from cordwood.testing.kafka import spark_jars
 
 Load: TypeAlias = Callable[..., DataFrame]
 
@@ -20,6 +21,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        "spark.jars": spark_jars(),
     }
     session = pipeline.session("local[2]", settings)
     yield session

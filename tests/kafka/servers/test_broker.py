@@ -6,8 +6,7 @@ from confluent_kafka.admin import AdminClient
 from cordwood.errors import Unavailable
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
-
-from . import records
+from tests.kafka import bare
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -32,8 +31,8 @@ def test_it_makes_no_topic_that_nobody_created(running: Broker) -> None:
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
 def test_a_restart_keeps_address_and_records(running: Broker, end: object) -> None:
     topic = f"kept-{getattr(end, '__name__', '')}"
-    records.create(running.bootstrap, topic)
-    records.write(running.bootstrap, topic, b"a", b"b")
+    bare.create(running.bootstrap, topic)
+    bare.write(running.bootstrap, topic, b"a", b"b")
     before = running.bootstrap, running.pid
     assert callable(end)
     end(running)
@@ -41,7 +40,7 @@ def test_a_restart_keeps_address_and_records(running: Broker, end: object) -> No
     running.restart()
     assert running.bootstrap == before[0]
     assert running.pid != before[1]
-    assert records.read(running.bootstrap, topic, 2) == [b"a", b"b"]
+    assert bare.read(running.bootstrap, topic, 2) == [b"a", b"b"]
 
 
 def test_a_paused_server_answers_nothing_and_then_again(running: Broker) -> None:
@@ -57,7 +56,7 @@ def test_a_paused_server_answers_nothing_and_then_again(running: Broker) -> None
 
 def test_settings_go_before_ours() -> None:
     with Broker({"auto.create.topics.enable": "true"}) as broker:
-        records.write(broker.bootstrap, "made-by-writing", b"a")
+        bare.write(broker.bootstrap, "made-by-writing", b"a")
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

@@ -2,8 +2,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cordwood.testing.kafka import Cluster
-
-from . import records
+from tests.kafka import bare
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -14,12 +13,12 @@ def test_three_servers_know_each_other(kafka_cluster: Cluster) -> None:
 
 
 def test_it_outlives_the_leader(kafka_cluster: Cluster) -> None:
-    records.create(kafka_cluster.bootstrap, "outlives", replication=3)
-    records.write(kafka_cluster.bootstrap, "outlives", b"before")
+    bare.create(kafka_cluster.bootstrap, "outlives", replication=3)
+    bare.write(kafka_cluster.bootstrap, "outlives", b"before")
     leader = kafka_cluster.leader("outlives")
     leader.kill()
-    records.write(kafka_cluster.bootstrap, "outlives", b"after")
+    bare.write(kafka_cluster.bootstrap, "outlives", b"after")
     assert kafka_cluster.leader("outlives") is not leader
     kafka_cluster.heal()
     assert leader.running
-    assert records.read(kafka_cluster.bootstrap, "outlives", 2) == [b"before", b"after"]
+    assert bare.read(kafka_cluster.bootstrap, "outlives", 2) == [b"before", b"after"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import Unavailable
-from cordwood.testing.kafka import fetch_jars
+from cordwood.testing.kafka.java import fetch_jars
 from cordwood.testing.servers.maven import jar_folder
 
 pytestmark = pytest.mark.processes

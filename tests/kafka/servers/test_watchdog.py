@@ -1,7 +1,6 @@
 """A server ends with the process that started it, whatever ends that one."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 from cordwood.errors import Unavailable
 from cordwood.testing.servers.process import ServerProcess
+from tests.kafka.processes import gone
 
 pytestmark = pytest.mark.processes
 
@@ -27,9 +27,9 @@ time.sleep(600)
 
 FORKS = """
 import os
-if os.fork() == 0:
-    time.sleep({seconds})
-    os._exit(0)
+if (child := os.fork()) == 0:
+    time.sleep(600)
+open(server.folder / "child", "w").write(str(child))
 """
 
 
@@ -38,18 +38,6 @@ def owner(code: str) -> tuple["subprocess.Popen[str]", int, int, Path]:
     assert process.stdout is not None
     server, keeper, folder = process.stdout.readline().split()
     return process, int(server), int(keeper), Path(folder)
-
-
-def gone(pid: int) -> None:
-    """Wait until a process that is not our child has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([handle], [], [], 30)[0], f"{pid} is still there"
-    finally:
-        os.close(handle)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -72,14 +60,14 @@ def test_a_paused_server_ends_too() -> None:
 
 
 def test_a_forked_child_that_lives_on_keeps_no_server() -> None:
-    process, server, keeper, folder = owner(OWNER.format(more=FORKS.format(seconds=20)))
-    process.kill()
-    process.wait()
-    gone(server)
-    gone(keeper)
+    process, server, keeper, folder = owner(OWNER.format(more=FORKS))
+    child = int((folder / "child").read_text())
+    with process:
+        process.kill()
+        gone(server)
+        gone(keeper)
     assert not folder.exists()
-    with process:  # reads to the end of the output, which the child holds
-        pass
+    os.kill(child, signal.SIGKILL)  # fails if it is not there any more: then nothing was shown
 
 
 def test_an_interrupt_of_the_terminal_is_not_for_the_server() -> None:
@@ -94,8 +82,9 @@ def test_a_program_that_is_not_there() -> None:
         server.start(["no-such-program"])
 
 
-def test_a_server_can_be_started_again_in_its_folder() -> None:
-    with ServerProcess() as server:
+def test_a_server_can_be_started_again_in_its_folder(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        assert server.folder.parent == tmp_path
         for number in (1, 2):
             server.start(["sh", "-c", f"echo run {number}; echo {number} > kept"])
             assert server.wait(30) == 0

@@ -1,13 +1,16 @@
-"""`python -m cordwood.testing.kafka`: fetch what the servers run on, before the tests need it."""
+"""`python -m cordwood.testing.kafka [--spark]`: fetch what servers, and Spark's own source, need before tests do."""
 
 import sys
 
 from cordwood.errors import Unavailable
 
-from .broker import fetch_jars
+from .prepare import prepare
+from .spark import spark_jars
 
 if __name__ == "__main__":
     try:
-        print(fetch_jars())
+        prepare()
+        if "--spark" in sys.argv[1:]:
+            spark_jars()
     except Unavailable as error:
         sys.exit(str(error))

@@ -3,17 +3,15 @@
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 from cordwood.errors import Unavailable
-from cordwood.java import java_command, java_problem
-from cordwood.testing.servers.maven import Say, jar_folder, to_stderr
 from cordwood.testing.servers.ports import free_ports
 from cordwood.testing.servers.process import ServerProcess
 
+from .java import java
 from .probe import answers
 from .settings import PLAINTEXT, Node, server_properties
 
@@ -27,22 +25,16 @@ STOP_SECONDS = 30.0
 
 _PROBE_SECONDS = 0.05
 _STARTS_MAX = 3  # each with other ports
-_POM = Path(__file__).with_name("broker.pom.xml")
 _CLUSTER_ID = "Y29yZHdvb2QtdGVzdGluZw"  # 16 bytes, as base64: the form that Kafka asks for
 _PORT_TAKEN = "Address already in use"
-
-
-def fetch_jars(say: Say = to_stderr) -> Path:
-    """The folder with the jars of Kafka, fetched now unless they are there."""
-    return jar_folder(_POM, "kafka", say)
 
 
 class Broker:
     """A Kafka server of its own, on free ports of 127.0.0.1, gone with the process that made it.
 
     It answers when this returns. `listeners` are added to the plain one, by their security protocol; `settings` are
-    Kafka's own for the server, and go before ours. `bootstrap` and `url` stay the same as long as it lives, whatever
-    is done to it.
+    Kafka's own for the server, and go before ours. Its data are in a folder of their own, made in `folder` or where
+    temporary files are. `bootstrap` and `url` stay the same as long as it lives, whatever is done to it.
 
     ```python
     with Broker(settings={"log.retention.check.interval.ms": "500"}) as kafka:
@@ -59,11 +51,12 @@ class Broker:
         *,
         listeners: Sequence[str] = (),
         java_options: Sequence[str] = JAVA_OPTIONS,
+        folder: Path | None = None,
     ) -> None:
         names = (PLAINTEXT, *listeners)
         for last in (False,) * (_STARTS_MAX - 1) + (True,):
             (node,) = new_nodes(1, names)
-            self._launch(node, [node], settings, java_options)
+            self._launch(node, [node], settings, java_options, folder)
             try:
                 self.wait_ready()
                 return
@@ -173,12 +166,16 @@ class Broker:
         return f"<Broker {self.number} at {self.bootstrap}, pid {self.pid}>"
 
     def _launch(
-        self, node: Node, nodes: Sequence[Node], settings: Mapping[str, str], java_options: Sequence[str]
+        self,
+        node: Node,
+        nodes: Sequence[Node],
+        settings: Mapping[str, str],
+        java_options: Sequence[str],
+        folder: Path | None = None,
     ) -> None:
-        java = _java_with_jars()
+        self._command = [*java(), *java_options]
         self._node = node
-        self._process = ServerProcess()
-        self._command = [*java, *java_options]
+        self._process = ServerProcess(folder)
         self._properties = self._process.folder / "server.properties"
         self._properties.write_text(server_properties(node, nodes, str(self._process.folder / "data"), settings))
         try:
@@ -209,15 +206,3 @@ def new_nodes(count: int, listeners: Sequence[str]) -> list[Node]:
 def is_port_taken(error: BaseException) -> bool:
     """Whether a server did not start because somebody was faster to take its port."""
     return isinstance(error, Unavailable) and _PORT_TAKEN in str(error)
-
-
-@cache
-def _java_with_jars() -> list[str]:
-    """The command line up to the class to run."""
-    if problem := java_problem("Kafka"):
-        raise Unavailable(problem)
-    java = java_command()
-    assert java is not None
-    jars = sorted(fetch_jars().glob("*.jar"))
-    quiet = ["-Dlog4j2.level=WARN", "-XX:-UsePerfData"]
-    return [java, "-cp", ":".join(map(str, jars)), *quiet]

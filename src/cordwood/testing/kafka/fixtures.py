@@ -12,6 +12,7 @@ import pytest
 
 from .broker import Broker
 from .cluster import Cluster
+from .prepare import prepare
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,7 @@ def kafka() -> Iterator[Broker]:
         async with cordwood.connect(kafka.url) as cw: ...
     ```
     """
+    prepare()
     with Broker() as broker:
         yield broker
 
@@ -30,5 +32,6 @@ def kafka() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[Cluster]:
     """Three Kafka servers, for all tests; one that stops or kills a server calls `heal()` when it is done."""
+    prepare()
     with Cluster() as cluster:
         yield cluster

@@ -1,7 +1,7 @@
 """Keeps one server for the process that started it: a script, run in a process of its own.
 
-It makes the server's folder, starts the server as its child, and does as it is told, a line of JSON at a time on its
-standard input, with a line of JSON back:
+It makes the server's folder, in the one that its argument names, starts the server as its child, and does as it is
+told, a line of JSON at a time on its standard input, with a line of JSON back:
 
     (at its start)              {"folder": "/tmp/…"}
     {"start": ["java", …]}      {"pid": 4711}               output goes to server.log in the folder
@@ -64,7 +64,7 @@ def main() -> None:
     # inherit that, and Java then never stops.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    folder = tempfile.mkdtemp(prefix="cordwood-server-")
+    folder = tempfile.mkdtemp(prefix="cordwood-server-", dir=sys.argv[1] if len(sys.argv) > 1 else None)
     keeper = Keeper(folder)
     try:
         _say({"folder": folder})

@@ -30,10 +30,11 @@ class ServerProcess:
     ```
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Path | None = None) -> None:
+        """`parent` is where its folder is made; else where temporary files are."""
         # A session of its own: an interrupt of the terminal must not end servers before the tests that use them.
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__],
+            [sys.executable, "-I", "-S", keeper.__file__, *([] if parent is None else [str(parent)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

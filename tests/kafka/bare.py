@@ -1,12 +1,12 @@
-"""Records on a server, by nothing but the client library."""
+"""Topics and records on a server, by nothing but the client library."""
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
-def create(bootstrap: str, topic: str, replication: int = 1) -> None:
+def create(bootstrap: str, topic: str, partitions: int = 1, replication: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, replication)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replication)])[topic].result(30)
 
 
 def write(bootstrap: str, topic: str, *values: bytes) -> None:
