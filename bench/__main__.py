@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import read, spark, write
+from bench import kafka, read, spark, write
 from bench.measure import Row
 
 _BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
@@ -21,6 +21,8 @@ _BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
     "opening": read.opening,
     "memory": read.memory,
     "spark": spark.to_noop,
+    "kafka-append": kafka.append,
+    "kafka-read": kafka.read,
 }
 # What has a page of results of its own; all the rest is on embedded.md.
 _PAGES = {"spark": "Spark"}
