@@ -57,6 +57,7 @@ class SharedCluster:
             self._admin.list_topics(timeout=timeout)
         except KafkaException as error:
             cause = kafka_error(error)
+            self._admin.poll(0)  # what went wrong with each broker
             why = self.settings.masked((self._last_error or cause).str())
             if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
                 raise translated(cause, f"connecting to {self}", self.settings) from None
