@@ -21,7 +21,7 @@ class Commit:
     def stage(self) -> None:
         ids = {row.name: row.id for row in self.folder.engine.topics()}
         for task in range(2):
-            name = self.write.file_name(self.folder.clock.time_ms(), f"{task}-{self.folder.random.getrandbits(32)}")
+            name = self.write.name(self.folder.clock.time_ms(), f"{self.folder.random.getrandbits(32):x}", str(task))
             writer = StagedWriter(self.folder.disk, self.folder.clock, name)
             for first in (6 * task, 6 * task + 3):
                 for (topic, partition), values in self.records.items():

@@ -258,7 +258,7 @@ SqliteCoordinator.finish = die_at("finish", None, "finished")(SqliteCoordinator.
 write = Write("query", 3)
 files = []
 for task in range(3):
-    writer = StagedWriter(RealDisk(path), RealClock(), write.file_name(RealClock().time_ms(), f"{task}-{os.getpid()}"))
+    writer = StagedWriter(RealDisk(path), RealClock(), write.name(RealClock().time_ms(), str(os.getpid()), str(task)))
     for place in range(4):
         values = [f"{task} {place} {n}".encode() for n in range(50)]
         writer.add(Owner(1, 0), "events/0", Batch.of(values))

@@ -7,8 +7,8 @@ from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
 from cordwood.log.native.plog import Plog, PlogId, find_tail
 from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
 from cordwood.log.native.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
-from cordwood.log.native.staged.commit import Write
 from cordwood.log.native.staged.file import StagedFile, StagedWriter, staged_frames
+from cordwood.log.native.staged.leftovers import Write
 from cordwood.log.native.staged.plan import Plan, PlannedLog
 from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.gate import Durable
@@ -144,13 +144,13 @@ class TestPublished:
 
 class TestStaged:
     text = page("docs/formats/staged.md")
-    file = StagedFile("4158b19d-974c-44b9-a19e-6680e19141ca.7.1700000000000.0-15.frames", 0x0123456789ABCDEF, 112)
     write = Write("4158b19d-974c-44b9-a19e-6680e19141ca", 7)
+    file = StagedFile(f"{write.sink}.7.1700000000000.c0ffee.0-15.frames", PLOG.random, 112)
     plan = Plan(write.sink, write.batch, (file,), (PlannedLog(1, 2, 70, 1),))
 
     def test_the_examples_are_what_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("secrets.randbits", lambda bits: self.file.id)
-        writer = StagedWriter(RealDisk(tmp_path), SimulatedClock(NOW_MS), self.write.file_name(NOW_MS, "0-15"))
+        writer = StagedWriter(RealDisk(tmp_path), SimulatedClock(NOW_MS), self.write.name(NOW_MS, "c0ffee", "0-15"))
         writer.add(Owner(1, 2), "events/2", Batch.of([b"hi"]))
         assert writer.finish() == self.file
         (file,) = blocks(self.text, "hex")

@@ -165,8 +165,6 @@ def test_what_is_not_there_yet_says_so(
 ) -> None:
     cw.create_topic("events")
     options = {"url": f"file:{folder}", "topic": "events"}
-    with pytest.raises(AnalysisException, match="logs cannot be written by Spark yet"):
-        load(topic="events").write.format("cordwood").mode("append").options(**options).save()
     stream = spark.readStream.format("cordwood").options(**options).load()
     sink = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises((AnalysisException, StreamingQueryException), match="cannot be read as streams on Spark yet"):

@@ -1,6 +1,7 @@
 """Committing staged records: order, what is cleaned up, and who may."""
 
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,17 +11,26 @@ import cordwood
 from cordwood.errors import NotFound, Unavailable
 from cordwood.log.native.folder import commit_staged
 from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedCommits, StagedFile, StagedWriter, Write
-from cordwood.log.native.staged.commit import IN_FLIGHT_BYTES_MAX, ORPHAN_SECONDS
+from cordwood.log.native.staged import (
+    StagedCommits,
+    StagedFile,
+    StagedWriter,
+    Write,
+    abort_attempt,
+    is_aborted,
+)
+from cordwood.log.native.staged.commit import IN_FLIGHT_BYTES_MAX
+from cordwood.log.native.staged.leftovers import ORPHAN_SECONDS
 from cordwood.log.native.world.clock import RealClock
 from cordwood.log.native.world.disk import RealDisk
 from cordwood.records import Batch
+from cordwood.simulation.clock import SimulatedClock
 from tests.embedded.processes import program
 
 
-def staged(folder: Path, write: Write, task: str, batch: Batch, *, made_ms: int | None = None) -> StagedFile:
+def staged(folder: Path, write: Write, attempt: str, batch: Batch, *, made_ms: int | None = None) -> StagedFile:
     clock = RealClock()
-    name = write.file_name(clock.time_ms() if made_ms is None else made_ms, task)
+    name = write.name(clock.time_ms() if made_ms is None else made_ms, attempt, secrets.token_hex(4))
     writer = StagedWriter(RealDisk(folder), clock, name)
     writer.add(Owner(1, 0), "events/0", batch)
     file = writer.finish()
@@ -47,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 def test_files_are_appended_in_the_order_of_the_commit_and_go(folder: Path) -> None:
     write = Write("w")
     files = [staged(folder, write, str(task), Batch.of([b"%d.%d" % (task, n) for n in range(3)])) for task in range(3)]
-    lost = staged(folder, write, "1-speculative", Batch.of([b"never"]))
+    lost = staged(folder, write, "speculative", Batch.of([b"never"]))
     assert commit_staged(folder, write, [files[2], files[0], files[1]])
     assert values(folder) == [b"2.0", b"2.1", b"2.2", b"0.0", b"0.1", b"0.2", b"1.0", b"1.1", b"1.2"]
     assert lost.name not in names(folder)
@@ -94,6 +104,32 @@ def test_a_commit_removes_its_own_files_and_earlier_ones_of_its_sink_and_orphans
     commit_staged(folder, Write("query", 7), [staged(folder, Write("query", 7), "0", one)])
     assert names(folder) == sorted([*(file.name for file in kept), "strange"])
     assert not set(names(folder)) & {file.name for file in gone}
+
+
+def test_an_aborted_attempt_leaves_a_note_and_what_its_killed_tasks_left_goes_with_the_next_commit(
+    folder: Path,
+) -> None:
+    disk, clock = RealDisk(folder), RealClock()
+    one = Batch.of([b"x"])
+    before = staged(folder, Write("w"), "tried", one)
+    other = staged(folder, Write("w"), "tried2", one)
+    assert not is_aborted(disk, "tried")
+    abort_attempt(disk, clock, "tried")
+    assert is_aborted(disk, "tried")
+    assert before.name not in names(folder)
+    late = staged(folder, Write("w"), "tried", one)
+    assert {other.name, late.name} < set(names(folder))
+    commit_staged(folder, Write("v"), [staged(folder, Write("v"), "again", one)])
+    assert names(folder) == sorted([other.name, *(name for name in names(folder) if name.startswith("tried."))])
+    assert len(names(folder)) == 2
+
+
+def test_the_note_of_an_aborted_attempt_goes_when_it_is_old(folder: Path) -> None:
+    clock = SimulatedClock(RealClock().time_ms() - ORPHAN_SECONDS * 1000 - 60_000)
+    abort_attempt(RealDisk(folder), clock, "tried")
+    assert len(names(folder)) == 1
+    commit_staged(folder, Write("v"), [staged(folder, Write("v"), "again", Batch.of([b"x"]))])
+    assert names(folder) == []
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_not_found_and_nothing_stays(folder: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 from cordwood.errors import Corrupt, TooLarge, Unavailable
 from cordwood.log.native.published import Owner
 from cordwood.log.native.staged.file import StagedFile, StagedWriter, staged_frames
+from cordwood.log.native.staged.leftovers import StagedName
 from cordwood.records import FRAME_BYTES_MAX, Batch
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.disk import SimulatedDisk
@@ -12,8 +13,8 @@ from cordwood.simulation.disk import SimulatedDisk
 A, B = Owner(1, 0), Owner(2, 9_999)
 
 
-def writer_on(disk: SimulatedDisk, name: str = "one.frames") -> StagedWriter:
-    return StagedWriter(disk, SimulatedClock(), name)
+def writer_on(disk: SimulatedDisk) -> StagedWriter:
+    return StagedWriter(disk, SimulatedClock(), StagedName("one", "-", 0, "try", "0"))
 
 
 def staged(disk: SimulatedDisk) -> StagedFile:
@@ -88,7 +89,9 @@ def test_a_discarded_file_is_gone() -> None:
 def test_a_full_disk_is_said_and_nothing_was_appended() -> None:
     disk = SimulatedDisk(capacity=1000)
     writer = writer_on(disk)
-    with pytest.raises(Unavailable, match=r"staged/one\.frames.*No space left.*nothing was appended") as caught:
+    with pytest.raises(
+        Unavailable, match=r"staged/one\.-\.0\.try\.0\.frames.*No space left.*nothing was appended"
+    ) as caught:
         writer.add(A, "a/0", Batch.of([bytes(2000)]))
     assert caught.value.outcome == "not_written"
     writer.discard()
@@ -101,7 +104,7 @@ def test_every_flipped_bit_is_found() -> None:
     for bit in range(8 * file.size):
         damaged = disk.killed()
         damaged.flip_bit(f"staged/{file.name}", bit)
-        with pytest.raises(Corrupt, match=r"staged/one\.frames is (damaged|cut) at byte \d+"):
+        with pytest.raises(Corrupt, match=r"staged/one\.-\.0\.try\.0\.frames is (damaged|cut) at byte \d+"):
             list(staged_frames(damaged, file))
 
 

@@ -4,14 +4,14 @@
 open), `rows` (frames as Arrow batches), `schema` (the columns). Imports pyspark and pyarrow.
 """
 
-from collections.abc import Mapping
 from typing import NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from cordwood.errors import InvalidInput, Unavailable
 
+from ..sink import WriteOptions, batch_writer, stream_writer
 from .options import ReadOptions
 from .reader import LogsReader
 from .schema import spark_schema
@@ -22,10 +22,6 @@ __all__ = ["CordwoodSource"]
 class CordwoodSource(DataSource):
     """`spark.read.format("cordwood")`: the records of logs as rows, like those of Spark's own Kafka source."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        # Checked here, since this is what `load()` runs.
-        self.read_options = ReadOptions.of(options)
-
     @classmethod
     def name(cls) -> str:
         """How the format is called."""
@@ -33,7 +29,8 @@ class CordwoodSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's own Kafka source."""
-        return spark_schema(self.read_options.include_headers)
+        # What `load()` runs: the options are checked as early as it can be.
+        return spark_schema(ReadOptions.of(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans a batch read, and what its tasks run."""
@@ -41,16 +38,16 @@ class CordwoodSource(DataSource):
             raise InvalidInput(
                 f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
             )
-        return LogsReader(self.read_options)
+        return LogsReader(ReadOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> NoReturn:
         """Not yet."""
         raise Unavailable("logs cannot be read as streams on Spark yet: use spark.read")
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What the tasks of a write run, and what commits it."""
+        return batch_writer(WriteOptions.of(self.options), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The same for one batch of a stream."""
+        return stream_writer(WriteOptions.of(self.options), schema, overwrite)

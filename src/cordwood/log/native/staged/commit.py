@@ -6,7 +6,6 @@ somebody else between the plan and its end would be taken for one of the plan's 
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound, Unavailable
 from cordwood.records import StoredBatch
@@ -19,7 +18,8 @@ from ..stream.append import Append
 from ..world.clock import Clock
 from ..world.disk import Disk
 from ..world.workers import Workers
-from .file import FOLDER, StagedFile, remove_staged, staged_frames
+from .file import StagedFile, staged_frames
+from .leftovers import Write, remove_staged, remove_unneeded
 from .plan import Plan, PlannedLog
 
 IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
@@ -27,34 +27,6 @@ IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
 
 APPEND_SECONDS_MAX = 120.0
 """How long one append of a commit may take: a disk that hangs must not hold the committing process for ever."""
-
-ORPHAN_SECONDS = 7 * 24 * 3600
-"""Staged files that are older belong to nobody: no write takes so long from its first record to its commit."""
-
-_SUFFIX = ".frames"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write of a sink: its batch is appended once, however often it comes; without a batch number it is not noted.
-
-    >>> Write("4158b19d", 7).file_name(1_700_000_000_000, "0-15")
-    '4158b19d.7.1700000000000.0-15.frames'
-    """
-
-    sink: str
-    batch: int | None = None
-
-    def file_name(self, now_ms: int, task: str) -> str:
-        """A name for the staged file of one attempt of one task."""
-        return f"{self.sink}.{'-' if self.batch is None else self.batch}.{now_ms}.{task}{_SUFFIX}"
-
-    def owns(self, name: str) -> bool:
-        """Whether a staged file was made for this write, or for an earlier one of the same sink."""
-        sink, batch, *_ = name.split(".")
-        if sink != self.sink:
-            return False
-        return self.batch is None or (batch.isdigit() and int(batch) <= self.batch)
 
 
 class StagedCommits:
@@ -87,19 +59,19 @@ class StagedCommits:
         if write.batch is not None:
             last = self._coordinator.sink_batch(write.sink)
             if last is not None and write.batch <= last:
-                self._clean(write)
+                remove_unneeded(self._disk, self._clock, write)
                 return False
         try:
             plan = self._planned(write, files)
         except (CordwoodError, OSError) as error:
-            self._clean(write)
+            remove_unneeded(self._disk, self._clock, write)
             if not isinstance(error, CordwoodError):
                 raise Unavailable(f"the commit was not begun: {error}", outcome="not_written") from error
             error.outcome = "not_written"
             raise
         self._decide(plan)
         self._finish(plan)
-        self._clean(write)
+        remove_unneeded(self._disk, self._clock, write)
         return True
 
     def _planned(self, write: Write, files: Sequence[StagedFile]) -> Plan:
@@ -177,18 +149,6 @@ class StagedCommits:
     def _end(self, owner: Owner) -> int:
         return self._log(owner).view().durable.next_offset
 
-    def _clean(self, write: Write) -> None:
-        """Remove what nobody needs: files of this write, also of attempts that lost, and those that nobody will claim.
-
-        No plan is pending here, so none of them is named by one.
-        """
-        orphans_before = self._clock.time_ms() - ORPHAN_SECONDS * 1000
-        try:
-            names = [name for name in self._disk.list(FOLDER) if name.endswith(_SUFFIX)]
-        except OSError:
-            return
-        remove_staged(self._disk, [name for name in names if write.owns(name) or _made_ms(name) < orphans_before])
-
 
 class _Flight:
     """Appends under way, at most so many bytes of them; the first error ends it."""
@@ -232,8 +192,3 @@ class _Flight:
                 if self._bytes <= max(0, bytes_max):
                     return
             self._workers.wait(self._told)
-
-
-def _made_ms(name: str) -> int:
-    made = name.split(".")[2:3]
-    return int(made[0]) if made and made[0].isdigit() else 2**63

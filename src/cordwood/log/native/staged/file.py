@@ -21,8 +21,7 @@ from cordwood.records import (
 from ..published import Owner
 from ..world.clock import Clock
 from ..world.disk import Disk, File, make_durable_folder
-
-FOLDER = "staged"
+from .leftovers import FOLDER, StagedName, remove_staged
 
 _READ_BYTES = 2 * FRAME_BYTES_MAX
 
@@ -41,11 +40,11 @@ class StagedWriter:
     Nobody looks at the file before it is named in a commit, so one that is never finished does no harm.
     """
 
-    def __init__(self, disk: Disk, clock: Clock, name: str) -> None:
+    def __init__(self, disk: Disk, clock: Clock, name: StagedName) -> None:
         self._disk = disk
         self._clock = clock
-        self._name = name
-        self._path = f"{FOLDER}/{name}"
+        self._name = name.file_name
+        self._path = f"{FOLDER}/{name.file_name}"
         self._id = secrets.randbits(64) or 1
         self._file: File | None = None
         self._size = 0
@@ -107,15 +106,6 @@ class StagedWriter:
                 " make room if the disk is full, and write again",
                 outcome="not_written",
             ) from error
-
-
-def remove_staged(disk: Disk, names: list[str]) -> None:
-    """Remove staged files that no plan names. One that stays behind, since the disk fails, is swept up later."""
-    for name in names:
-        try:
-            disk.remove(f"{FOLDER}/{name}")
-        except OSError:
-            continue
 
 
 def staged_frames(disk: Disk, staged: StagedFile) -> Iterator[tuple[Owner, StoredBatch]]:
