@@ -2,8 +2,9 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from .coordinator import SqliteCoordinator, TopicRow
 from .engine import FolderEngine
 from .folder_lock import FolderLock, is_locked
 from .folder_log import FolderLog
+from .staged import StagedCommits, StagedFile, Write, remove_staged
 from .stream.cursor import Source
 from .view import FolderView
 from .world.clock import RealClock
@@ -26,6 +28,7 @@ _READERS = 4
 _EXPIRE_SECONDS = 0.25
 _QUIET_SECONDS = 1.0
 _RETENTION_SECONDS = 10.0
+_CLOSE_SECONDS = 30.0
 
 F = TypeVar("F")
 
@@ -74,28 +77,39 @@ class _Open:
 class WritingFolder(_Open):
     """The one writer. Shared: the process has it once, however many connections there are."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
         super().__init__(path)
+        self.alone = alone
         disk = RealDisk(path)
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
-        self._lock = FolderLock(path / _LOCK)
+        with _lock_file:
+            self._lock = FolderLock(path / _LOCK)
+            _locked.add(path)
         try:
             coordinator = SqliteCoordinator(path / _COORDINATOR)
             try:
                 self._workers = ThreadWorkers("cordwood-write", _WRITERS)
-                self._engine = FolderEngine(disk, RealClock(), self._workers, coordinator)
+                clock = RealClock()
+                self._engine = FolderEngine(disk, clock, self._workers, coordinator)
             except BaseException:
                 coordinator.close()
                 raise
         except BaseException:
-            self._lock.release()
+            self._unlock()
             raise
         self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
         self._tickers = [
             Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
             Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
         ]
+        self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
+        try:
+            # R28: before anybody can append.
+            self.staged.finish_decided()
+        except BaseException:
+            self._shut_down(_CLOSE_SECONDS)
+            raise
 
     def writing(self) -> FolderEngine:
         return self._engine
@@ -135,9 +149,14 @@ class WritingFolder(_Open):
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
         self._expiring.close()
         self._workers.close()
-        self._lock.release()
+        self._unlock()
         _closing.discard(self.path)
         finished.set()
+
+    def _unlock(self) -> None:
+        with _lock_file:
+            self._lock.release()
+            _locked.discard(self.path)
 
 
 class ReadingFolder(_Open):
@@ -172,7 +191,8 @@ class ReadingFolder(_Open):
 
     def _writer_alive(self) -> bool:
         # Asking would drop a lock that this very process holds.
-        return self.path in _registry or is_locked(self.path / _LOCK)
+        with _lock_file:
+            return self.path in _locked or is_locked(self.path / _LOCK)
 
 
 def open_for_writing(path: Path) -> Folder:
@@ -184,9 +204,44 @@ def open_for_writing(path: Path) -> Folder:
             raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
         if folder is None:
             folder = _registry[path] = _translated(path, WritingFolder)
+        elif folder.alone:
+            raise _written_here(path)
         else:
             folder.connections += 1
         return folder
+
+
+def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool:
+    """Blocks. Append what was staged, all of it, once; False if that was done before: `StagedCommits.commit`.
+
+    It needs the folder for itself: `Unavailable` while anybody has it open for writing, this process too. If it cannot
+    even be opened the files are removed, as after every other error that comes before the decision.
+    """
+    path = _checked(path)
+    try:
+        folder = _open_alone(path)
+    except CordwoodError as error:
+        remove_staged(RealDisk(path), [file.name for file in files])
+        error.outcome = "not_written"
+        raise
+    try:
+        return folder.staged.commit(write, files)
+    finally:
+        folder.close(_CLOSE_SECONDS)
+
+
+def _open_alone(path: Path) -> WritingFolder:
+    with _registry_lock:
+        if path in _registry or path in _closing:
+            raise _written_here(path)
+        folder = _registry[path] = _translated(path, partial(WritingFolder, alone=True))
+        return folder
+
+
+def _written_here(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path} is being written by process {os.getpid()}, which is this one: one writes a folder at a time"
+    )
 
 
 def open_for_reading(path: Path) -> Folder:
@@ -221,17 +276,22 @@ _reading: set[ReadingFolder] = set()
 # Closed by their last connection, and not yet let go by the engine.
 _closing: set[Path] = set()
 _registry_lock = threading.RLock()
+# The folders whose lock this process holds, and the turn to open a lock file at all: see `FolderLock`.
+_locked: set[Path] = set()
+_lock_file = threading.Lock()
 
 
 def _after_fork_in_child() -> None:
     """Threads and locks stay with the parent: everything inherited says so from now on."""
-    global _registry_lock
+    global _registry_lock, _lock_file
     for folder in (*_registry.values(), *_reading):
         folder.forked()
     _registry.clear()
     _reading.clear()
     _closing.clear()
+    _locked.clear()
     _registry_lock = threading.RLock()
+    _lock_file = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
