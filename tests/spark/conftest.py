@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import pipeline
+from cordwood.testing.kafka import spark_jars
 from tests.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
@@ -16,7 +17,7 @@ Load: TypeAlias = Callable[..., DataFrame]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = pipeline.session("local[2]", SETTINGS)
+    session = pipeline.session("local[2]", {**SETTINGS, "spark.jars": spark_jars()})
     yield session
     session.stop()
 
