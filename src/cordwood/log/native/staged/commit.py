@@ -103,12 +103,14 @@ class StagedCommits:
             unfinished = Corrupt if isinstance(error, Corrupt) else Unavailable
             raise unfinished(
                 f"a commit of {plan.records} records was decided, and cannot be finished now: {error};"
-                " the next opening for writing goes on with it: do not write them again",
+                " it goes on when it can, or with the next opening for writing: do not write them again",
                 outcome="unknown",
             ) from error
 
     def _append(self, plan: Plan) -> None:
-        logs = {Owner(log.topic_id, log.partition): log for log in plan.logs}
+        # A topic that was deleted since takes its part along.
+        topics = {topic.id for topic in self._engine.topics()}
+        logs = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in topics}
         there = {owner: self._end(owner) - log.start for owner, log in logs.items()}
         for owner, log in logs.items():
             if not 0 <= there[owner] <= log.records:
@@ -120,7 +122,7 @@ class StagedCommits:
             return
         flight = _Flight(self._workers)
         for owner, place, batch in self._placed(plan.files):
-            if place + len(batch) <= there[owner]:
+            if owner not in logs or place + len(batch) <= there[owner]:
                 continue
             if place < there[owner]:
                 raise Corrupt(f"{self._log(owner).name} ends within a frame of the commit")
@@ -186,7 +188,8 @@ class _Flight:
         while True:
             self._told.clear()
             with self._lock:
-                # What is still under way holds buffers only: the plan says what is to be done about it.
+                # What is still under way lands at the offset that it must have, or not at all: whoever goes on with
+                # the plan finds it, or is refused by its log and tries again.
                 if self._error is not None:
                     raise self._error
                 if self._bytes <= max(0, bytes_max):
