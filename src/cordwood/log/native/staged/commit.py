@@ -81,8 +81,7 @@ class StagedCommits:
             for owner, batch in staged_frames(self._disk, file):
                 counts[owner] = counts.get(owner, 0) + len(batch)
         logs = [
-            PlannedLog(*owner, start=self._log(owner).view().durable.next_offset, records=count)
-            for owner, count in sorted(counts.items())
+            PlannedLog(*owner, start=_end(self._log(owner)), records=count) for owner, count in sorted(counts.items())
         ]
         return Plan(write.sink, write.batch, tuple(files), tuple(logs))
 
@@ -109,29 +108,27 @@ class StagedCommits:
 
     def _append(self, plan: Plan) -> None:
         # A topic that was deleted since takes its part along.
-        topics = {topic.id for topic in self._engine.topics()}
-        logs = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in topics}
-        there = {owner: self._end(owner) - log.start for owner, log in logs.items()}
+        names = {topic.id: topic.name for topic in self._engine.topics()}
+        planned = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in names}
+        logs = {owner: self._engine.log(names[owner.topic_id], owner.partition) for owner in planned}
+        there = {owner: _end(log) - planned[owner].start for owner, log in logs.items()}
         for owner, log in logs.items():
-            if not 0 <= there[owner] <= log.records:
-                raise Corrupt(
-                    f"{self._log(owner).name} ends at {self._end(owner)}, but the commit began at {log.start}"
-                    f" with {log.records} records"
-                )
-        if all(there[owner] == log.records for owner, log in logs.items()):
+            if not 0 <= there[owner] <= planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)}, which does not fit the plan: {planned[owner]}")
+        if all(there[owner] == planned[owner].records for owner in logs):
             return
         flight = _Flight(self._workers)
         for owner, place, batch in self._placed(plan.files):
             if owner not in logs or place + len(batch) <= there[owner]:
                 continue
             if place < there[owner]:
-                raise Corrupt(f"{self._log(owner).name} ends within a frame of the commit")
+                raise Corrupt(f"{logs[owner].name} ends within a frame of the commit")
             deadline = self._clock.monotonic() + APPEND_SECONDS_MAX
-            flight.append(self._log(owner), batch, logs[owner].start + place, deadline)
+            flight.append(logs[owner], batch, planned[owner].start + place, deadline)
         flight.land()
         for owner, log in logs.items():
-            if self._end(owner) != log.start + log.records:
-                raise Corrupt(f"{self._log(owner).name} ends at {self._end(owner)} after a commit of {log.records}")
+            if _end(log) != planned[owner].start + planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)} after the commit, against its plan: {planned[owner]}")
 
     def _placed(self, files: Iterable[StagedFile]) -> Iterator[tuple[Owner, int, StoredBatch]]:
         """Every batch, with the number of records that its log gets before it."""
@@ -147,9 +144,6 @@ class StagedCommits:
             if topic.id == owner.topic_id:
                 return self._engine.log(topic.name, owner.partition)
         raise NotFound(f"the topic with the id {owner.topic_id} was deleted since the records were staged")
-
-    def _end(self, owner: Owner) -> int:
-        return self._log(owner).view().durable.next_offset
 
 
 class _Flight:
@@ -195,3 +189,7 @@ class _Flight:
                 if self._bytes <= max(0, bytes_max):
                     return
             self._workers.wait(self._told)
+
+
+def _end(log: FolderLog) -> int:
+    return log.view().durable.next_offset
