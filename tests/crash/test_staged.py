@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
@@ -12,9 +13,15 @@ import pytest
 
 import cordwood
 from cordwood.errors import Corrupt, Unavailable
-from cordwood.log.native.staged import Write
+from cordwood.log.native.folder import commit_staged
+from cordwood.log.native.published import Owner
+from cordwood.log.native.staged import StagedWriter, Write
+from cordwood.log.native.stream.succession import PLOG_BYTES_FIRST
+from cordwood.log.native.world.clock import RealClock
+from cordwood.log.native.world.disk import RealDisk, RealFile
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
+from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
 from tests.crash.histories import cuts
 from tests.crash.staging import Commit, staged_names
@@ -179,6 +186,26 @@ def test_no_room_for_the_rest_of_a_decided_commit_is_said_and_the_rest_comes_whe
     assert check(killed, commit) == "acked"
 
 
+def test_a_topic_that_is_deleted_takes_its_part_of_an_unfinished_commit_along() -> None:
+    at = next(filter(is_decided, operations()))
+    crashed, commit = lived(at)
+    found = crashed.killed()
+    found.disk.capacity = found.disk.used
+    with pytest.raises(Unavailable, match="No space left"):
+        found.open()
+    found.delete_topic("b")
+    found.disk.capacity = None
+    # What the first try has queued is decided before the second one looks where the logs end.
+    found.run()
+    found.staged.finish_decided()
+    found.run()
+    found.check(settle=True)
+    assert found.ledger("a").writes[-1].fate is Fate.ACKED
+    assert found.ledger("a").writes[-1].values == tuple(commit.records["a", 0])
+    assert found.coordinator.plan() is None
+    assert staged_names(found) == []
+
+
 @pytest.mark.parametrize("damage", ["bit", "missing", "short"])
 def test_a_damaged_staged_file_is_corrupt_at_the_writing_open_and_stays_as_it_is(damage: str) -> None:
     at = next(filter(is_decided, operations()))
@@ -267,6 +294,11 @@ print(folder.commit_staged(path, write, files))
 """
 
 
+def run(folder: Path, step: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", PROGRAM, os.fspath(folder), step]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("step", STEPS)
 def test_r28_a_process_that_is_killed_at_a_step_of_its_commit_leaves_all_of_it_or_nothing(
@@ -277,19 +309,81 @@ def test_r28_a_process_that_is_killed_at_a_step_of_its_commit_leaves_all_of_it_o
         cw.create_topic("events")
         cw.log("events").append(cordwood.Batch.of([b"before"]))
 
-    def run(step: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-c", PROGRAM, os.fspath(tmp_path), step]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-    assert run(step).returncode == -signal.SIGKILL
+    assert run(tmp_path, step).returncode == -signal.SIGKILL
     with cordwood.sync.connect(tmp_path) as cw:
         cw.log("events").append(cordwood.Batch.of([b"after"]))
         found = [value for batch in cw.log("events").read() for value in batch.values]
     assert found == [b"before", *([] if step == "decide" else expected), b"after"]
-    again = run("")
+    again = run(tmp_path, "")
     assert (again.returncode, again.stderr, again.stdout) == (0, "", f"{step == 'decide'}\n")
     with cordwood.sync.connect(tmp_path, read_only=True) as cw:
         found = [value for batch in cw.log("events").read() for value in batch.values]
     rest = [] if step != "decide" else expected
     assert found == [b"before", *([] if step == "decide" else expected), b"after", *rest]
     assert list((tmp_path / "staged").iterdir()) == []
+
+
+@pytest.mark.processes
+def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_until_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [f"{task} {place} {n}".encode() for task in range(3) for place in range(4) for n in range(50)]
+    with cordwood.sync.connect(tmp_path) as cw:
+        cw.create_topic("events")
+        cw.log("events").append(cordwood.Batch.of([b"before"]))
+    assert run(tmp_path, "decided").returncode == -signal.SIGKILL
+    full = True
+    actual = RealFile.allocate
+
+    def allocate(file: RealFile, size: int) -> None:
+        # Room for metadata, and none for records.
+        if full and size >= PLOG_BYTES_FIRST:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        actual(file, size)
+
+    monkeypatch.setattr(RealFile, "allocate", allocate)
+    with cordwood.sync.connect(tmp_path) as cw:
+        log = cw.log("events")
+        message = r"nothing can be appended yet: a commit of 600 records was decided.*No space left"
+        with pytest.raises(Unavailable, match=message) as caught:
+            log.append(cordwood.Batch.of([b"after"]))
+        assert caught.value.outcome == "not_written"
+        assert log.bounds() == (0, 1)
+        log.trim(1)
+        refused = run(tmp_path, "")
+        assert refused.returncode == 1
+        full = False
+        until = time.monotonic() + 30
+        while log.bounds() != (1, 601):
+            assert time.monotonic() < until, "the commit is not finished though there is room"
+            time.sleep(0.05)
+        log.append(cordwood.Batch.of([b"after"]))
+        assert [value for batch in log.read() for value in batch.values] == [*expected, b"after"]
+    assert list((tmp_path / "staged").iterdir()) == []
+
+
+@pytest.mark.processes
+def test_a_commit_behind_one_that_cannot_be_finished_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cordwood.sync.connect(tmp_path) as cw:
+        cw.create_topic("events")
+    assert run(tmp_path, "decided").returncode == -signal.SIGKILL
+    before = sorted(path.name for path in (tmp_path / "staged").iterdir())
+
+    def allocate(file: RealFile, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RealFile, "allocate", allocate)
+        write = Write("query", 4)
+        writer = StagedWriter(RealDisk(tmp_path), RealClock(), write.name(0, "try", "0"))
+        writer.add(Owner(1, 0), "events/0", cordwood.Batch.of([b"x"]))
+        file = writer.finish()
+        assert file is not None
+        with pytest.raises(Unavailable, match="nothing can be appended yet") as caught:
+            commit_staged(tmp_path, write, [file])
+        assert caught.value.outcome == "not_written"
+    assert sorted(path.name for path in (tmp_path / "staged").iterdir()) == before
+    with cordwood.sync.connect(tmp_path) as cw:
+        assert cw.log("events").bounds() == (0, 600)

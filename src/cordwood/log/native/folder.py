@@ -28,6 +28,7 @@ _READERS = 4
 _EXPIRE_SECONDS = 0.25
 _QUIET_SECONDS = 1.0
 _RETENTION_SECONDS = 10.0
+_UNFINISHED_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0
 
 F = TypeVar("F")
@@ -46,6 +47,9 @@ class Folder(Protocol):
 
     def writing(self) -> FolderEngine:
         """The engine to write with; `Unavailable` if the folder is open for reading only."""
+
+    def appending(self) -> FolderEngine:
+        """The engine to append with; `Unavailable` also while a commit that was decided is not finished."""
 
     def topics(self) -> list[TopicRow]: ...
 
@@ -104,14 +108,25 @@ class WritingFolder(_Open):
             Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
         ]
         self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
+        self._unfinished: CordwoodError | None = None
         try:
             # R28: before anybody can append.
             self.staged.finish_decided()
+        except Unavailable as error:
+            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
+            self._unfinished = error
+            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
         except BaseException:
             self._shut_down(_CLOSE_SECONDS)
             raise
 
     def writing(self) -> FolderEngine:
+        return self._engine
+
+    def appending(self) -> FolderEngine:
+        error = self._unfinished
+        if error is not None:
+            raise Unavailable(f"{self.path}: nothing can be appended yet: {error}", outcome="not_written") from error
         return self._engine
 
     def topics(self) -> list[TopicRow]:
@@ -130,6 +145,16 @@ class WritingFolder(_Open):
                 return
             _registry.pop(self.path, None)
             self._shut_down(timeout)
+
+    def _finish_again(self) -> None:
+        if self._unfinished is None:
+            return
+        try:
+            self.staged.finish_decided()
+        except CordwoodError as error:
+            self._unfinished = error
+        else:
+            self._unfinished = None
 
     def _shut_down(self, timeout: float) -> None:
         self.gone = "the connection is closed: connect again"
@@ -172,6 +197,9 @@ class ReadingFolder(_Open):
 
     def writing(self) -> FolderEngine:
         raise Unavailable(f"{self.path} is connected with read_only=True: it cannot be written", outcome="not_written")
+
+    def appending(self) -> FolderEngine:
+        return self.writing()
 
     def topics(self) -> list[TopicRow]:
         return self._view.topics()
@@ -235,6 +263,11 @@ def _open_alone(path: Path) -> WritingFolder:
         if path in _registry or path in _closing:
             raise _written_here(path)
         folder = _registry[path] = _translated(path, partial(WritingFolder, alone=True))
+        try:
+            folder.appending()
+        except Unavailable:
+            folder.close(_CLOSE_SECONDS)
+            raise
         return folder
 
 

@@ -81,8 +81,7 @@ class StagedCommits:
             for owner, batch in staged_frames(self._disk, file):
                 counts[owner] = counts.get(owner, 0) + len(batch)
         logs = [
-            PlannedLog(*owner, start=self._log(owner).view().durable.next_offset, records=count)
-            for owner, count in sorted(counts.items())
+            PlannedLog(*owner, start=_end(self._log(owner)), records=count) for owner, count in sorted(counts.items())
         ]
         return Plan(write.sink, write.batch, tuple(files), tuple(logs))
 
@@ -103,33 +102,33 @@ class StagedCommits:
             unfinished = Corrupt if isinstance(error, Corrupt) else Unavailable
             raise unfinished(
                 f"a commit of {plan.records} records was decided, and cannot be finished now: {error};"
-                " the next opening for writing goes on with it: do not write them again",
+                " it goes on when it can, or with the next opening for writing: do not write them again",
                 outcome="unknown",
             ) from error
 
     def _append(self, plan: Plan) -> None:
-        logs = {Owner(log.topic_id, log.partition): log for log in plan.logs}
-        there = {owner: self._end(owner) - log.start for owner, log in logs.items()}
+        # A topic that was deleted since takes its part along.
+        names = {topic.id: topic.name for topic in self._engine.topics()}
+        planned = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in names}
+        logs = {owner: self._engine.log(names[owner.topic_id], owner.partition) for owner in planned}
+        there = {owner: _end(log) - planned[owner].start for owner, log in logs.items()}
         for owner, log in logs.items():
-            if not 0 <= there[owner] <= log.records:
-                raise Corrupt(
-                    f"{self._log(owner).name} ends at {self._end(owner)}, but the commit began at {log.start}"
-                    f" with {log.records} records"
-                )
-        if all(there[owner] == log.records for owner, log in logs.items()):
+            if not 0 <= there[owner] <= planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)}, which does not fit the plan: {planned[owner]}")
+        if all(there[owner] == planned[owner].records for owner in logs):
             return
         flight = _Flight(self._workers)
         for owner, place, batch in self._placed(plan.files):
-            if place + len(batch) <= there[owner]:
+            if owner not in logs or place + len(batch) <= there[owner]:
                 continue
             if place < there[owner]:
-                raise Corrupt(f"{self._log(owner).name} ends within a frame of the commit")
+                raise Corrupt(f"{logs[owner].name} ends within a frame of the commit")
             deadline = self._clock.monotonic() + APPEND_SECONDS_MAX
-            flight.append(self._log(owner), batch, logs[owner].start + place, deadline)
+            flight.append(logs[owner], batch, planned[owner].start + place, deadline)
         flight.land()
         for owner, log in logs.items():
-            if self._end(owner) != log.start + log.records:
-                raise Corrupt(f"{self._log(owner).name} ends at {self._end(owner)} after a commit of {log.records}")
+            if _end(log) != planned[owner].start + planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)} after the commit, against its plan: {planned[owner]}")
 
     def _placed(self, files: Iterable[StagedFile]) -> Iterator[tuple[Owner, int, StoredBatch]]:
         """Every batch, with the number of records that its log gets before it."""
@@ -145,9 +144,6 @@ class StagedCommits:
             if topic.id == owner.topic_id:
                 return self._engine.log(topic.name, owner.partition)
         raise NotFound(f"the topic with the id {owner.topic_id} was deleted since the records were staged")
-
-    def _end(self, owner: Owner) -> int:
-        return self._log(owner).view().durable.next_offset
 
 
 class _Flight:
@@ -186,9 +182,14 @@ class _Flight:
         while True:
             self._told.clear()
             with self._lock:
-                # What is still under way holds buffers only: the plan says what is to be done about it.
+                # What is still under way lands at the offset that it must have, or not at all: whoever goes on with
+                # the plan finds it, or is refused by its log and tries again.
                 if self._error is not None:
                     raise self._error
                 if self._bytes <= max(0, bytes_max):
                     return
             self._workers.wait(self._told)
+
+
+def _end(log: FolderLog) -> int:
+    return log.view().durable.next_offset
