@@ -20,12 +20,16 @@ _BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
     "arrow": read.to_arrow,
     "opening": read.opening,
     "memory": read.memory,
-    "spark": spark.to_noop,
+    "spark": spark.reading,
     "kafka-append": kafka.append,
     "kafka-read": kafka.read,
 }
-# What has a page of results of its own; all the rest is on embedded.md.
-_PAGES = {"spark": "Spark"}
+# Which benches make up which page of results.
+_PAGES = {
+    "embedded": ("The embedded log", ["bulk", "small", "sqlite", "arrow", "opening", "memory"]),
+    "spark": ("Spark", ["spark"]),
+    "kafka": ("Logs on Kafka", ["kafka-append", "kafka-read"]),
+}
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -45,12 +49,9 @@ def main() -> int:
             result = _BENCHES[name](Path(folder))
         results[name] = result if isinstance(result, list) else [result]
     print(_table([row for rows in results.values() for row in rows]))
-    for name, title in _PAGES.items():
-        if name in results:
-            _write(name, title, results[name])
-    embedded = _BENCHES.keys() - _PAGES.keys()
-    if embedded <= results.keys():
-        _write("embedded", "The embedded log", [row for name in _BENCHES if name in embedded for row in results[name]])
+    for page, (title, benches) in _PAGES.items():
+        if results.keys() >= set(benches):
+            _write(page, title, [row for name in benches for row in results[name]])
     return 0
 
 
