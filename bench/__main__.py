@@ -29,7 +29,7 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
         },
     ),
     "spark": ("Spark", {"spark": spark.reading}),
-    "kafka": ("The Kafka log", {"kafka-append": kafka.append, "kafka-read": kafka.read}),
+    "kafka": ("Logs on Kafka", {"kafka-append": kafka.append, "kafka-read": kafka.read}),
 }
 _BENCHES = {name: bench for _, benches in _PAGES.values() for name, bench in benches.items()}
 _RESULTS = Path(__file__).parent / "results"

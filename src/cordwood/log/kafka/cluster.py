@@ -68,8 +68,11 @@ class SharedCluster:
         if self.gone is not None:
             raise Unavailable(f"{self}: {self.gone}")
 
-    def facts(self, topic: str, timeout: float) -> TopicFacts:
-        """What appends need to know of a topic: asked for once, however many want to know. Blocks."""
+    def facts(self, topic: str) -> TopicFacts:
+        """What appends need to know of a topic: asked for once, however many want to know. Blocks.
+
+        In the connection's time, not in the caller's: others may have more of it.
+        """
         with self._lock:
             known = self._facts.get(topic)
             if known is not None and known.done() and known.result().expires <= time.monotonic():
@@ -79,11 +82,11 @@ class SharedCluster:
         assert known is not None
         if ask:
             try:
-                known.set_result(self.topics.facts(topic, timeout, _FACTS_SECONDS))
+                known.set_result(self.topics.facts(topic, self.settings.timeout, _FACTS_SECONDS))
             except BaseException as error:
                 self.forget(topic)
                 known.set_exception(error)
-        return known.result(timeout)
+        return known.result()
 
     def forget(self, topic: str) -> None:
         """What is known of a topic is wrong: it was deleted, or refused what it should have taken."""
