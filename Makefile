@@ -5,8 +5,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 
-# Says in one line what is missing: Java 17 or newer, which Spark runs on.
-JAVA_CHECK = $(PYTHON) -I src/cordwood/pipeline/java.py
+# Says in one line what is missing: Java 17 or newer, which Spark and the Kafka servers of the tests run on.
+JAVA_CHECK = $(PYTHON) -I src/cordwood/java.py Spark
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,8 +38,10 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml src/cordwood/_version.py
 run: setup
 	$(BIN)/cordwood tour
 
+# Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line.
 test: setup
 	@$(JAVA_CHECK)
+	@$(BIN)/python -m cordwood.testing.kafka --spark
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup

@@ -5,6 +5,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["cordwood.testing.kafka.fixtures"]
+
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)
 settings.load_profile("cordwood")

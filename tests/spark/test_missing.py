@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.pipeline.java import java_problem
+from cordwood.java import java_problem
 
 SESSION = "from cordwood import pipeline; pipeline.session()"
 ADVICE = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -51,16 +51,16 @@ def test_with_an_old_java(tmp_path: Path, version: str, number: int) -> None:
 def test_versions_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("17", "21.0.3", "25-ea"):
         monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / version, f'openjdk version "{version}"'))
-        assert java_problem() is None
+        assert java_problem("Spark") is None
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "mute", "hello"))
-    assert "does not tell its version" in (java_problem() or "")
+    assert "does not tell its version" in (java_problem("Spark") or "")
 
 
 @pytest.mark.processes
 def test_make_says_the_same(tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "src/cordwood/pipeline/java.py"
+    script = Path(__file__).parents[2] / "src/cordwood/java.py"
     environment = {**os.environ, "JAVA_HOME": "", "PATH": str(tmp_path)}
-    ran = subprocess.run([sys.executable, "-I", str(script)], env=environment, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-I", str(script), "Spark"], env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (1, f"Spark needs Java, and there is none: {ADVICE}\n")
 
 

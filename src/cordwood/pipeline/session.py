@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cordwood.errors import Unavailable
-
-from .java import java_problem
+from cordwood.java import java_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +35,7 @@ def session(master: str = "local[*]", settings: Mapping[str, str] = _NO_SETTINGS
     ```
     """
     require_pyspark()
-    if problem := java_problem():
+    if problem := java_problem("Spark"):
         raise Unavailable(problem)
     from pyspark.sql import SparkSession
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from operator import length_hint
 from types import NoneType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from cordwood.errors import InvalidInput
 from cordwood.records.column import BinaryColumn, Rows, checked_length, checked_rows, is_rows
@@ -54,6 +54,7 @@ class Batch:
         "_headers",
         "_key_bytes",
         "_keys",
+        "_lengths",
         "_timestamps",
         "_value_bytes",
         "_values",
@@ -71,6 +72,8 @@ class Batch:
     _flags: int  # the flags of a frame of this batch alone
     _value_bytes: int
     _key_bytes: int
+    # Of the values, where they are rows and somebody has already asked each of them.
+    _lengths: list[int] | None
 
     weight: int
     """The most bytes that this batch adds to a frame, whatever it shares the frame with.
@@ -107,6 +110,7 @@ class Batch:
             rows = list(values)
             count = len(rows)
             flags = 0
+            lengths = None
             # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
             # Python for each.
             if count == 1 and type(rows[0]) is bytes:
@@ -117,9 +121,12 @@ class Batch:
                     rows, _ = checked_rows("values", rows)
                 if NoneType in types:
                     flags = FLAG_VALUE_NULLS
-                size = sum(map(length_hint, rows))
+                lengths = list(map(length_hint, rows)) if flags else list(map(len, cast("list[bytes]", rows)))
+                size = sum(lengths)
             batch._values = rows
+            batch._lengths = lengths
         else:
+            batch._lengths = None
             batch._values, null_count, size = _column_or_rows("values", values)
             flags = FLAG_VALUE_NULLS if null_count else 0
             count = len(batch._values)
@@ -180,6 +187,18 @@ class Batch:
         if type(self._timestamps) is int:
             self._timestamps = memoryview(array("q", [self._timestamps]) * len(self)).toreadonly()
         return self._timestamps  # type: ignore[return-value]  # an int was replaced above
+
+    def rows(
+        self,
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, HeaderColumn | None, memoryview | None]:
+        """Values, keys, headers and timestamps as they are kept, for a log that takes records one by one.
+
+        Nothing is turned into columns for it; keys, headers or timestamps that no record has are None.
+
+        >>> Batch.of([b"a", b"b"], keys=[b"k", None]).rows()
+        ([b'a', b'b'], [b'k', None], None, None)
+        """
+        return self._values, self._keys, self._headers, self.timestamps
 
     def to_arrow(self) -> pyarrow.RecordBatch:
         """A `pyarrow.RecordBatch` with the columns key, value, headers and timestamp; no key or value is
@@ -263,12 +282,29 @@ class Batch:
         self.weight += name_bytes + value_bytes + WEIGHT_HEADER_BYTES * total
         return FLAG_HEADERS | FLAG_HEADER_NULLS if nulls else FLAG_HEADERS
 
+    def _take_rows(
+        self, values: Rows, keys: Rows | None, headers: HeaderColumn | None, timestamps: Sequence[int]
+    ) -> None:
+        """Becomes these records, whose types are known to be right; the lists are kept, not copied."""
+        size = sum(map(length_hint, values))
+        self._values = values
+        self._value_bytes = size
+        self._key_bytes = 0
+        self._keys = self._headers = None
+        self.weight = size + WEIGHT_RECORD_BYTES * len(values)
+        flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if NoneType in set(map(type, values)) else 0)
+        if keys is not None:
+            flags |= self._take_keys(keys, len(values))
+        self._flags = flags | self._take_headers(headers)
+        self._timestamps = memoryview(array("q", timestamps)).toreadonly()
+
     def _take_slice(self, whole: Batch, window: slice) -> None:
         """Becomes the records of `whole` in that window: columns are shared, lists copied."""
         values, nulls, size = _column_or_rows("values", whole._values[window])
         count = len(values)
         flags = FLAG_VALUE_NULLS if nulls else 0
         self._values = values
+        self._lengths = None
         self._value_bytes = size
         self._key_bytes = 0
         self._keys = self._headers = None

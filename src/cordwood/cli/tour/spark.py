@@ -5,7 +5,7 @@ import json
 import tempfile
 
 from cordwood.errors import CordwoodError
-from cordwood.pipeline.java import java_problem
+from cordwood.java import java_problem
 from cordwood.pipeline.session import pyspark_problem
 
 from .stage import TOPIC, Facts, Missing, Stage
@@ -20,7 +20,7 @@ _SECONDS_MAX = 50
 
 
 async def run(stage: Stage) -> Facts:
-    if problem := pyspark_problem() or java_problem():
+    if problem := pyspark_problem() or java_problem("Spark"):
         raise Missing(f"{problem}.")
     stage.say("Spark starts, in another process, and reads beside this one, which has the folder open for writing.")
     stage.show(f'pipeline.read(spark, "{stage.url}", "{TOPIC}").groupBy("partition").count()')

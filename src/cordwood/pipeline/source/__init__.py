@@ -1,20 +1,26 @@
 """The data source `cordwood`: what Spark calls, in processes of its own, to read logs.
 
-`options` (what was asked for), `plan` (which records each task reads), `reader` (planning and reading, with the folder
-open), `rows` (frames as Arrow batches), `schema` (the columns). Imports pyspark and pyarrow.
+`options` (what was asked for), `reader` (a batch), `stream` (a stream; `position` and `share` are its), `reading` (what
+both do), `plan` (which records each task reads), `rows` (frames as Arrow batches), `schema` (the columns); below them
+`logs` (the interface of an engine), `folder` (which is one) and `engines` (which knows them). Imports pyspark.
 """
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from cordwood.errors import InvalidInput, Unavailable
+from cordwood.errors import InvalidInput
 
 from ..sink import WriteOptions, batch_writer, stream_writer
 from .options import ReadOptions
 from .reader import LogsReader
 from .schema import spark_schema
+from .stream import LogsStream
 
 __all__ = ["CordwoodSource"]
 
@@ -34,15 +40,11 @@ class CordwoodSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans a batch read, and what its tasks run."""
-        if schema != self.schema():
-            raise InvalidInput(
-                f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
-            )
-        return LogsReader(ReadOptions.of(self.options))
+        return LogsReader(self._read_options(schema))
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be read as streams on Spark yet: use spark.read")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What plans the micro-batches of a stream, and what their tasks run."""
+        return LogsStream(self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What the tasks of a write run, and what commits it."""
@@ -51,3 +53,10 @@ class CordwoodSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The same for one batch of a stream."""
         return stream_writer(WriteOptions.of(self.options), schema, overwrite)
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        if schema != self.schema():
+            raise InvalidInput(
+                f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
+            )
+        return ReadOptions.of(self.options)

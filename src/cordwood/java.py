@@ -1,4 +1,4 @@
-"""Whether this machine has the Java that Spark needs; also a script, for `make`: it says what is missing in one line.
+"""Whether this machine has the Java that Spark and Kafka need; also a script, for `make`: it says what is missing.
 
 Standard library only: `make` runs it before anything is installed.
 """
@@ -15,28 +15,33 @@ JAVA_MIN = 17
 _SECONDS_MAX = 30
 
 
-def java_problem() -> str | None:
-    """What is wrong with the Java that Spark would start, in one line; None if nothing is.
+def java_command() -> str | None:
+    """The program that runs Java here: that of JAVA_HOME, else the first of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
+def java_problem(user: str) -> str | None:
+    """What is wrong with the Java that `user` would start, in one line; None if nothing is.
 
     ```python
-    if problem := java_problem():
+    if problem := java_problem("Spark"):
         sys.exit(problem)
     ```
     """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    java = java_command()
     advice = f"install Java {JAVA_MIN} or newer (Debian: openjdk-{JAVA_MIN}-jre-headless), or set JAVA_HOME to one"
     if java is None:
-        return f"Spark needs Java, and there is none: {advice}"
+        return f"{user} needs Java, and there is none: {advice}"
     try:
         ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_SECONDS_MAX)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"Spark needs Java, and {java} cannot be run ({_reason(error)}): {advice}"
+        return f"{user} needs Java, and {java} cannot be run ({_reason(error)}): {advice}"
     version = _version(ran.stderr + ran.stdout)
     if version is None:
-        return f"Spark needs Java, and {java} does not tell its version: {advice}"
+        return f"{user} needs Java, and {java} does not tell its version: {advice}"
     if version < JAVA_MIN:
-        return f"Spark needs Java {JAVA_MIN} or newer, and {java} is Java {version}: {advice}"
+        return f"{user} needs Java {JAVA_MIN} or newer, and {java} is Java {version}: {advice}"
     return None
 
 
@@ -51,4 +56,4 @@ def _reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(java_problem())
+    sys.exit(java_problem(" ".join(sys.argv[1:]) or "cordwood"))

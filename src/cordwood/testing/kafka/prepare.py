@@ -1,0 +1,31 @@
+"""All that can be done once, before the first server starts: jars, and the archive of their classes."""
+
+import os
+
+from cordwood.testing.servers.maven import Say, locked, to_stderr
+
+from .broker import JAVA_OPTIONS, Broker
+from .java import class_archive, fetch_jars
+
+
+def prepare(say: Say = to_stderr) -> None:
+    """Fetch Kafka's jars and archive its classes, unless that was done; `Unavailable` says what is missing.
+
+    ```python
+    prepare()  # some 15 s, the first time
+    ```
+    """
+    fetch_jars(say)
+    archive = class_archive()
+    if archive.exists():
+        return
+    with locked(archive.with_suffix(".lock"), "kafka: another process archives the classes, waiting for it", say):
+        if archive.exists():
+            return
+        say("kafka: archiving the classes, so that servers start in half the time, once")
+        part = archive.with_suffix(".part")
+        # Java writes the classes that were loaded when it ends.
+        with Broker(java_options=(*JAVA_OPTIONS, f"-XX:ArchiveClassesAtExit={part}", "-Xlog:cds=off")) as broker:
+            broker.stop()
+        if part.exists():  # else this Java cannot, and servers start without
+            os.replace(part, archive)

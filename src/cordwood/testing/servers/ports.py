@@ -1,0 +1,36 @@
+"""Ports for servers on this machine."""
+
+import random
+import socket
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range from which systems take the local ports of outgoing connections (32768 and up on Linux): a server
+# that restarts finds its port free.
+_PORTS = range(20_000, 32_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on just now; somebody may, by the time that a server does.
+
+    >>> len(free_ports(3))
+    3
+    """
+    ports: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(ports) == count:
+            break
+        if _is_free(port):
+            ports.append(port)
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are not forgotten yet is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
