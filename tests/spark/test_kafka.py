@@ -1,14 +1,11 @@
 """Logs on Kafka, read by librdkafka in Spark's workers: the rows of Spark's own Kafka source, side by side."""
 
 import json
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood import Batch
@@ -17,21 +14,11 @@ from cordwood.pipeline.source.logs import Task
 from cordwood.testing.kafka import Broker
 from tests.spark.conftest import plan
 from tests.spark.queries import Place
+from tests.spark.side_by_side import ours, rows, theirs
 
 pytestmark = pytest.mark.slow
 
 RECORDS = 3000
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"spark-{secrets.token_hex(6)}"
-
-
-@pytest.fixture
-def client(kafka: Broker) -> Iterator[cordwood.sync.Client]:
-    with cordwood.sync.connect(kafka.url) as client:
-        yield client
 
 
 @pytest.fixture
@@ -44,26 +31,13 @@ def written(client: cordwood.sync.Client, topic: str) -> str:
 
 
 def records(seed: int) -> Batch:
-    rows = range(RECORDS)
+    places = range(RECORDS)
     return Batch.of(
-        [None if row % 7 == 0 else b"" if row % 7 == 1 else b"%d.%d" % (seed, row) for row in rows],
-        keys=[None if row % 5 == 0 else b"" if row % 5 == 1 else b"k%d" % row for row in rows],
-        headers=[[("h", None), ("größe", b"%d" % row)] if row % 3 == 0 else [] for row in rows],
-        timestamps=[1_700_000_000_000 + row * 997 for row in rows],
+        [None if row % 7 == 0 else b"" if row % 7 == 1 else b"%d.%d" % (seed, row) for row in places],
+        keys=[None if row % 5 == 0 else b"" if row % 5 == 1 else b"k%d" % row for row in places],
+        headers=[[("h", None), ("größe", b"%d" % row)] if row % 3 == 0 else [] for row in places],
+        timestamps=[1_700_000_000_000 + row * 997 for row in places],
     )
-
-
-def ours(spark: SparkSession, kafka: Broker, **options: str) -> DataFrame:
-    return spark.read.format("cordwood").options(url=kafka.url, **options).load()
-
-
-def theirs(spark: SparkSession, kafka: Broker, **options: str) -> DataFrame:
-    source = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
-    return source.options(**options).load()
-
-
-def rows(frame: DataFrame) -> list[Any]:
-    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
 
 
 @pytest.mark.parametrize("headers", ["true", "false"])
