@@ -142,7 +142,7 @@ class SharedCluster:
         _open.discard(self)
 
     def forked(self) -> None:
-        """In the child: the clients' threads stayed with the parent, so that freeing a client would wait for ever."""
+        """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
         self.gone = "this connection belongs to the parent process: connect anew in the child"
         for handle in (
             self._admin,
