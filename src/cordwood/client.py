@@ -13,7 +13,7 @@ from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
 from cordwood.records import Batch
-from cordwood.url import FileUrl, Url, parse_url
+from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
@@ -78,7 +78,13 @@ async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
         from cordwood.log.native.embedded import open_folder
 
         return await open_folder(url.path, timeout=timeout, read_only=read_only)
-    raise Unavailable(f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER")
+    if isinstance(url, KafkaUrl):
+        try:
+            from cordwood.log.kafka.engine import open_kafka
+        except ImportError as error:
+            raise Unavailable(f"{url} needs confluent-kafka: pip install 'cordwood[kafka]'") from error
+        return await open_kafka(url, timeout=timeout, read_only=read_only)
+    raise Unavailable(f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER or kafka://HOST:PORT")
 
 
 class Client:

@@ -115,7 +115,7 @@ def masked_config(config: Mapping[str, str]) -> dict[str, str]:
     >>> masked_config({"sasl.password": "x", "client.id": "me"})
     {'sasl.password': '***', 'client.id': 'me'}
     """
-    return {name: _MASK if _is_secret(name) else _mask_login(value) for name, value in config.items()}
+    return {name: _MASK if is_secret(name) else _mask_login(value) for name, value in config.items()}
 
 
 def masked_url(url: str) -> str:
@@ -272,7 +272,7 @@ def _guess(url: str) -> str:
     return f"'file:{path}'" if path.startswith(("/", "./", "../")) else f"'file:./{path}'"
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
@@ -294,6 +294,6 @@ def _mask_query(query: str) -> str:
     for setting in query.split("&"):
         name, equals, _ = setting.partition("=")
         # What has no "=" may be the rest of a secret that holds an unescaped "&".
-        hiding = _is_secret(unquote(name)) or (hiding and not equals)
+        hiding = is_secret(unquote(name)) or (hiding and not equals)
         shown.append((f"{name}={_MASK}" if equals else _MASK) if hiding else setting)
     return "&".join(shown)

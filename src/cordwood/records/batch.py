@@ -181,6 +181,18 @@ class Batch:
             self._timestamps = memoryview(array("q", [self._timestamps]) * len(self)).toreadonly()
         return self._timestamps  # type: ignore[return-value]  # an int was replaced above
 
+    def rows(
+        self,
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, HeaderColumn | None, memoryview | None]:
+        """Values, keys, headers and timestamps as they are kept, for a log that takes records one by one.
+
+        Nothing is turned into columns for it; keys, headers or timestamps that no record has are None.
+
+        >>> Batch.of([b"a", b"b"], keys=[b"k", None]).rows()
+        ([b'a', b'b'], [b'k', None], None, None)
+        """
+        return self._values, self._keys, self._headers, self.timestamps
+
     def to_arrow(self) -> pyarrow.RecordBatch:
         """A `pyarrow.RecordBatch` with the columns key, value, headers and timestamp; no key or value is
         copied.
@@ -262,6 +274,22 @@ class Batch:
         total, name_bytes, value_bytes, nulls = headers.sizes()
         self.weight += name_bytes + value_bytes + WEIGHT_HEADER_BYTES * total
         return FLAG_HEADERS | FLAG_HEADER_NULLS if nulls else FLAG_HEADERS
+
+    def _take_rows(
+        self, values: Rows, keys: Rows | None, headers: HeaderColumn | None, timestamps: Sequence[int]
+    ) -> None:
+        """Becomes these records, whose types are known to be right; the lists are kept, not copied."""
+        size = sum(map(length_hint, values))
+        self._values = values
+        self._value_bytes = size
+        self._key_bytes = 0
+        self._keys = self._headers = None
+        self.weight = size + WEIGHT_RECORD_BYTES * len(values)
+        flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if NoneType in set(map(type, values)) else 0)
+        if keys is not None:
+            flags |= self._take_keys(keys, len(values))
+        self._flags = flags | self._take_headers(headers)
+        self._timestamps = memoryview(array("q", timestamps)).toreadonly()
 
     def _take_slice(self, whole: Batch, window: slice) -> None:
         """Becomes the records of `whole` in that window: columns are shared, lists copied."""

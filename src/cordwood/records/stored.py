@@ -62,6 +62,25 @@ class StoredBatch(Batch):
         stored.offsets = offsets
         return stored
 
+    @staticmethod
+    def from_rows(
+        offsets: Sequence[int],
+        values: list[bytes | None],
+        *,
+        timestamps: list[int],
+        keys: list[bytes | None] | None = None,
+        headers: HeaderColumn | None = None,
+    ) -> StoredBatch:
+        """A stored batch of rows that a log has read, which it gives away: their types are not looked at.
+
+        >>> StoredBatch.from_rows([3, 7], [b"a", b"b"], timestamps=[1, 2])[1]
+        StoredRecord(value=b'b', key=None, headers=(), timestamp=2, offset=7)
+        """
+        stored: StoredBatch = _new(StoredBatch)
+        stored._take_rows(values, keys, headers, timestamps)
+        stored.offsets = offsets
+        return stored
+
     @property
     def timestamps(self) -> memoryview:
         """The timestamps, int64 in ms UTC.

@@ -75,7 +75,7 @@ class Appending(UnderTest):
         assert (record.value, record.key) == (every, every[::-1])
 
     async def test_given_timestamps_are_kept(self, log: Log) -> None:
-        given = [1_700_000_000_123, 0, 4_102_444_800_000, 1_700_000_000_123]
+        given = [1_700_000_000_123, self.timestamp_min, 4_102_444_800_000, 1_700_000_000_123]
         await log.append(Batch.of(numbered(4), timestamps=given))
         assert [record.timestamp for record in await records_of(log.read())] == given
 

@@ -44,6 +44,8 @@ class UnderTest:
     """What was written is there for the next connection, after all others were closed."""
     batch_bytes_max: ClassVar[int] = 2 * 1024 * 1024
     """What `TopicInfo.batch_bytes_max` says for a new topic."""
+    timestamp_min: ClassVar[int] = 0
+    """The earliest timestamp that a record can be given."""
     segment_bytes: ClassVar[int] = 6 * 1024 * 1024
     """So many bytes of records do not fit into the first segment of a log."""
     topics_many: ClassVar[int] = 1000

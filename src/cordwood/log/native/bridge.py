@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TypeVar
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import Timeout
+from cordwood.log.bridge import call, wake
 
 from .stream.append import Append
 from .stream.succession import Done
-
-T = TypeVar("T")
 
 
 class LoopNotifier:
@@ -40,24 +38,6 @@ def _complete(appends: list[Append]) -> None:
             future.set_exception(append.error)
 
 
-async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:
-    """Run a blocking function of the engine; `Timeout` if that takes too long, and it goes on by itself."""
-    future = asyncio.get_running_loop().run_in_executor(executor, function)
-    try:
-        async with asyncio.timeout(timeout):
-            return await asyncio.shield(future)
-    except TimeoutError as error:
-        if isinstance(error, CordwoodError):
-            raise
-        future.add_done_callback(_retrieve)
-        raise Timeout(f"{what} took more than {timeout} s") from error
-    except asyncio.CancelledError:
-        future.add_done_callback(_retrieve)
-        raise
-    except OSError as error:
-        raise Unavailable(f"{what} failed: {error}") from error
-
-
 async def call_until_done(executor: Executor, timeout: float, what: str, begin: Callable[[Done], None]) -> None:
     """As `call`, for a function that is given a `done`: returns when that was called."""
     loop = asyncio.get_running_loop()
@@ -68,17 +48,3 @@ async def call_until_done(executor: Executor, timeout: float, what: str, begin: 
             await finished.wait()
     except TimeoutError as error:
         raise Timeout(f"{what} took more than {timeout} s") from error
-
-
-def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    """Set an event of a loop from any thread; if the loop is closed nobody waits for it."""
-    try:
-        loop.call_soon_threadsafe(event.set)
-    except RuntimeError:
-        return
-
-
-def _retrieve(future: "asyncio.Future[T]") -> None:
-    """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
-    if not future.cancelled():
-        future.exception()

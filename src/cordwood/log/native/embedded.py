@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from cordwood.errors import Conflict, InvalidInput, Timeout, Unavailable
+from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.records import FRAME_BYTES_MAX
 
-from .bridge import call, call_until_done
+from .bridge import call_until_done
 from .connection import Connection
 from .coordinator import TopicRow
 from .embedded_log import EmbeddedLog

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
+from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
-from .bridge import LoopNotifier, call, call_until_done, wake
+from .bridge import LoopNotifier, call_until_done
 from .connection import Connection
 from .folder import WritingFolder
 from .folder_log import FolderLog

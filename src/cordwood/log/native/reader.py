@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.log.bridge import wake
 from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
 
-from .bridge import wake
 from .folder_log import FolderLog
 from .stream.cursor import LogCursor, Source
 

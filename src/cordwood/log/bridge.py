@@ -1,0 +1,42 @@
+"""From an engine's threads to a caller's event loop, and back: what every engine needs of it."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from cordwood.errors import CordwoodError, Timeout, Unavailable
+
+T = TypeVar("T")
+
+
+async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:
+    """Run a blocking function of the engine; `Timeout` if that takes too long, and it goes on by itself."""
+    future = asyncio.get_running_loop().run_in_executor(executor, function)
+    try:
+        async with asyncio.timeout(timeout):
+            return await asyncio.shield(future)
+    except TimeoutError as error:
+        if isinstance(error, CordwoodError):
+            raise
+        future.add_done_callback(_retrieve)
+        raise Timeout(f"{what} took more than {timeout} s") from error
+    except asyncio.CancelledError:
+        future.add_done_callback(_retrieve)
+        raise
+    except OSError as error:
+        raise Unavailable(f"{what} failed: {error}") from error
+
+
+def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Set an event of a loop from any thread; if the loop is closed nobody waits for it."""
+    try:
+        loop.call_soon_threadsafe(event.set)
+    except RuntimeError:
+        return
+
+
+def _retrieve(future: "asyncio.Future[T]") -> None:
+    """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
+    if not future.cancelled():
+        future.exception()

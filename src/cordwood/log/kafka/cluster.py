@@ -1,0 +1,189 @@
+"""A Kafka cluster that this process is connected to: its clients, shared by all connections with the same settings."""
+
+import ctypes
+import os
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from cordwood.errors import CordwoodError, Unavailable
+
+from .consumers import Consumers
+from .errors import kafka_error, translated
+from .offsets import Offsets
+from .producer import Sender
+from .settings import BATCH_BYTES, Settings
+from .topics import TopicFacts, Topics
+
+_THREADS = 8
+_FACTS_SECONDS = 60.0
+_BATCH_SLACK_BYTES = 1024
+_BATCH_BYTES_MIN = 1024
+
+Log = tuple[str, int]
+
+
+class SharedCluster:
+    """One admin client, one that writes (a second one only for topics with small limits), and those that read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connections = 1
+        self.gone: str | None = None
+        """Why it cannot be used any more, if so."""
+        self._last_error: KafkaError | None = None
+        try:
+            self._admin = AdminClient(settings.admin(self._on_error))
+        except KafkaException as error:
+            raise translated(kafka_error(error), "the settings of kafka://", settings) from None
+        self.topics = Topics(self._admin, settings)
+        self.offsets = Offsets(self._admin, self.topics, settings)
+        self.consumers = Consumers(settings)
+        self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="cordwood-kafka")
+        self.reading: set[threading.Thread] = set()
+        self.ends: dict[Log, set[Future[tuple[int, int]]]] = {}
+        """Looks at the ends of logs that are under way: a later append must not be part of what they find."""
+        self._lock = threading.Lock()
+        self._senders: dict[int, Sender] = {}
+        self._facts: dict[str, Future[TopicFacts]] = {}
+
+    def reach(self, timeout: float) -> None:
+        """Return once a broker has answered; blocks."""
+        try:
+            self._admin.list_topics(timeout=timeout)
+        except KafkaException as error:
+            cause = kafka_error(error)
+            why = self.settings.masked((self._last_error or cause).str())
+            if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+                raise translated(cause, f"connecting to {self}", self.settings) from None
+            raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?") from None
+
+    def check(self) -> None:
+        """`Unavailable` in a forked child, and once it is closed."""
+        if self.gone is not None:
+            raise Unavailable(f"{self}: {self.gone}")
+
+    def facts(self, topic: str, timeout: float) -> TopicFacts:
+        """What appends need to know of a topic: asked for once, however many want to know. Blocks."""
+        with self._lock:
+            known = self._facts.get(topic)
+            if known is not None and known.done() and known.result().expires <= time.monotonic():
+                known = None
+            if ask := known is None:
+                known = self._facts[topic] = Future()
+        assert known is not None
+        if ask:
+            try:
+                known.set_result(self.topics.facts(topic, timeout, _FACTS_SECONDS))
+            except BaseException as error:
+                self.forget(topic)
+                known.set_exception(error)
+        return known.result(timeout)
+
+    def forget(self, topic: str) -> None:
+        """What is known of a topic is wrong: it was deleted, or refused what it should have taken."""
+        with self._lock:
+            known = self._facts.pop(topic, None)
+        if known is not None and known.done() and known.exception() is None:
+            known.result().expires = 0.0
+
+    def sender(self, batch_bytes_max: int | None) -> Sender:
+        """The client that writes topics with this limit: its batches never exceed it."""
+        batch_bytes = BATCH_BYTES
+        if batch_bytes_max is not None and batch_bytes_max < BATCH_BYTES + _BATCH_SLACK_BYTES:
+            # Powers of two, so that a handful of clients serves all limits.
+            batch_bytes = max(_BATCH_BYTES_MIN, 1 << (batch_bytes_max.bit_length() - 1) >> 1)
+        with self._lock:
+            self.check()
+            sender = self._senders.get(batch_bytes)
+            if sender is None:
+                sender = self._senders[batch_bytes] = Sender(self.settings, batch_bytes)
+            return sender
+
+    def look_at_end(self, topic: str, partition: int) -> "Future[tuple[int, int]]":
+        """Find the bounds of a log as they are now; appends of this process wait for it."""
+        log = (topic, partition)
+        asked = self.executor.submit(self.offsets.bounds, topic, partition, self.settings.timeout)
+        with self._lock:
+            self.ends.setdefault(log, set()).add(asked)
+        asked.add_done_callback(lambda _: self._end_found(log, asked))
+        return asked
+
+    def _end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
+        with self._lock:
+            if pending := self.ends.get(log):
+                pending.discard(asked)
+                if not pending:
+                    del self.ends[log]
+
+    def close(self, timeout: float) -> None:
+        """One connection lets go; the last one sends what is queued, and closes. Blocks."""
+        with _registry_lock:
+            self.connections -= 1
+            if self.connections:
+                return
+            _registry.pop(self.settings.key, None)
+        deadline = time.monotonic() + timeout
+        self.gone = "the connection is closed: connect again"
+        for sender in self._senders.values():
+            sender.close(max(0.0, deadline - time.monotonic()))
+        for thread in list(self.reading):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self.consumers.close()
+        self.executor.shutdown(wait=False)
+        _open.discard(self)
+
+    def forked(self) -> None:
+        """In the child: the clients' threads stayed with the parent, so that freeing a client would wait for ever."""
+        self.gone = "this connection belongs to the parent process: connect anew in the child"
+        for handle in (
+            self._admin,
+            *self.consumers.handles(),
+            *(h for s in self._senders.values() for h in s.handles()),
+        ):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = error
+
+    def __str__(self) -> str:
+        return f"kafka://{','.join(self.settings.servers)}"
+
+
+def open_cluster(settings: Settings, timeout: float) -> SharedCluster:
+    """Blocks. A second connection of the process with the same settings shares the first one's clients."""
+    with _registry_lock:
+        cluster = _registry.get(settings.key)
+        if cluster is None:
+            cluster = _registry[settings.key] = SharedCluster(settings)
+            _open.add(cluster)
+        else:
+            cluster.connections += 1
+    try:
+        cluster.reach(timeout)
+    except BaseException:
+        with suppress(CordwoodError):
+            cluster.close(0)
+        raise
+    return cluster
+
+
+_registry: dict[tuple[object, ...], SharedCluster] = {}
+_open: set[SharedCluster] = set()
+_registry_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    """Threads stay with the parent: everything inherited says so from now on."""
+    global _registry_lock
+    for cluster in _open:
+        cluster.forked()
+    _registry.clear()
+    _registry_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

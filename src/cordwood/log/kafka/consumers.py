@@ -1,0 +1,59 @@
+"""The clients that read: one for each open reader, and a few that wait for the next."""
+
+import threading
+
+from confluent_kafka import Consumer, KafkaError
+
+from .settings import Settings
+
+_IDLE_MAX = 4
+
+
+class Consumers:
+    """Making a client costs threads, a connection and several requests, so that a short read takes one that is there.
+
+    Those of followers are not used again: a broker holds their last request until something is written, and answers no
+    other one before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._idle: list[Consumer] = []
+        self._used: set[Consumer] = set()
+        self._closed = False
+
+    def take(self, follow: bool) -> Consumer:
+        with self._lock:
+            consumer = self._idle.pop() if self._idle and not follow else None
+            if consumer is None:
+                consumer = Consumer(self._settings.consumer(follow, _ignore))
+            self._used.add(consumer)
+        return consumer
+
+    def give_back(self, consumer: Consumer, again: bool) -> None:
+        """Blocks a moment; `again`: it may serve another reader."""
+        if again:
+            consumer.unassign()
+        with self._lock:
+            self._used.discard(consumer)
+            if again and not self._closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append(consumer)
+                return
+        consumer.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is still used is closed when it is given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for consumer in idle:
+            consumer.close()
+
+    def handles(self) -> list[object]:
+        """What must not be freed in a forked child."""
+        return [*self._idle, *self._used]
+
+
+def _ignore(error: KafkaError) -> None:
+    """A client goes on by itself; a reader that gets nothing asks the cluster why."""

@@ -1,0 +1,174 @@
+"""Reading one log from an offset on. Blocking, and without a loop: what readers and Spark's tasks share."""
+
+import time
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
+from cordwood.records import StoredBatch
+
+from .consumers import Consumers
+from .errors import TRANSIENT, is_missing, kafka_error, translated
+from .messages import stored_batch
+from .offsets import Offsets
+from .settings import Settings
+
+_MESSAGES_MAX = 10_000
+_MESSAGES_FIRST = 500
+_STEP_BYTES = 4 * 1024 * 1024
+_ASK_SECONDS = 2.0
+"""After so long without anything the cluster is asked whether there is a reason."""
+
+
+class Cursor:
+    """A place in a log, and a client that reads from there; `offset` is the next one to come.
+
+    Nothing is skipped: where offsets jump, either no record stands there (marks of transactions, compaction), or it was
+    trimmed, and that is `Trimmed`.
+    """
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        offsets: Offsets,
+        settings: Settings,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        follow: bool = False,
+    ) -> None:
+        self.offset = start
+        self._consumers = consumers
+        self._offsets = offsets
+        self._settings = settings
+        self._topic = topic
+        self._partition = partition
+        self._follow = follow
+        self._messages = _MESSAGES_FIRST
+        self._end = -1  # where the client saw the end of the log
+        self._sound = True
+        self._asked = self._moved = time.monotonic()
+        self._consumer: Any = consumers.take(follow)
+        self._assign()
+
+    def read(self, stop: int | None, seconds: float) -> StoredBatch | None:
+        """The next records below `stop`; None if none came within so many seconds. `offset` moves on."""
+        try:
+            messages = self._consume(
+                self._messages if stop is None else min(self._messages, stop - self.offset), seconds
+            )
+        except KafkaException as error:
+            self._sound = False
+            raise translated(kafka_error(error), self._what, self._settings) from None
+        if any(map(Message.error, messages)):
+            messages = self._without_errors(messages)
+        if messages and stop is not None and messages[-1].offset() >= stop:
+            messages = [message for message in messages if message.offset() < stop]
+            if not messages:
+                self.offset = stop
+                return None
+        if not messages:
+            self.offset = max(self.offset, self._end)
+            self._ask_why()
+            return None
+        return self._taken(messages)
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            self._consumers.give_back(consumer, again=self._sound and not self._follow)
+
+    @property
+    def _what(self) -> str:
+        return f"{self._topic}/{self._partition}: read at {self.offset}"
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(self._topic, self._partition, self.offset)])
+
+    def _consume(self, wanted: int, seconds: float) -> list[Any]:
+        """What is there; else wait for one, and take what came with it."""
+        messages: list[Any] = self._consumer.consume(wanted, 0)
+        if messages:
+            return messages
+        first = self._consumer.poll(seconds)
+        if first is None or wanted == 1:
+            return [] if first is None else [first]
+        return [first, *self._consumer.consume(wanted - 1, 0)]
+
+    def _taken(self, messages: list[Any]) -> StoredBatch:
+        batch = stored_batch(messages)
+        offsets = batch.offsets
+        if offsets[0] != self.offset or not isinstance(offsets, range):
+            self._check_jump(offsets)
+        self.offset = max(offsets[-1] + 1, self._end)
+        self._moved = self._asked = time.monotonic()
+        average = batch.weight // len(offsets) + 1
+        self._messages = max(1, min(_MESSAGES_MAX, _STEP_BYTES // average))
+        return batch
+
+    def _check_jump(self, offsets: Sequence[int]) -> None:
+        """R19: a gap is where no record ever stood, or where retention was faster than this reader."""
+        missing = next(
+            expected for expected, offset in zip(count(self.offset), offsets, strict=False) if offset != expected
+        )
+        start = self._offsets.start(self._topic, self._partition, self._settings.timeout)
+        if start > missing:
+            self._sound = False
+            raise self._trimmed(missing, start)
+
+    def _without_errors(self, messages: list[Any]) -> list[Any]:
+        """Records alone. The end of the log tells where the next record will stand, behind marks of transactions."""
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._end = message.offset()
+                self._asked = time.monotonic()
+            elif error is not None:
+                self._take_error(error)
+        return [message for message in messages if message.error() is None]
+
+    def _take_error(self, error: KafkaError) -> None:
+        code = error.code()
+        if code == KafkaError._AUTO_OFFSET_RESET:
+            self._ask()
+            self._assign()  # the cluster knows the offset: the client was wrong for a moment
+        elif is_missing(error):
+            self._ask()
+        elif code not in TRANSIENT and code != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._sound = False
+            raise translated(error, self._what, self._settings)
+
+    def _ask_why(self) -> None:
+        """Nothing came: at the end that is as it should be, unless the topic is gone or nobody is there to ask."""
+        if time.monotonic() - self._asked >= _ASK_SECONDS:
+            end = self._ask()
+            waited = time.monotonic() - self._moved
+            if end > self.offset and self._end != self.offset and waited > self._settings.timeout:
+                self._sound = False
+                raise Timeout(f"{self._what}: nothing came for {waited:.0f} s, though the log ends at {end}: try again")
+
+    def _ask(self) -> int:
+        """Where the log ends; raises if it does not hold the offset that is wanted."""
+        try:
+            start, end = self._offsets.bounds(self._topic, self._partition, self._settings.timeout)
+            if self.offset < start:
+                raise self._trimmed(self.offset, start)
+            if self.offset > end:
+                raise NotFound(
+                    f"{self._what}: the log ends at {end}: the topic was made anew, or lost its end; read from {start}"
+                )
+        except CordwoodError:
+            self._sound = False
+            raise
+        self._asked = time.monotonic()
+        return end
+
+    def _trimmed(self, wanted: int, start: int) -> Trimmed:
+        log = f"{self._topic}/{self._partition}"
+        return Trimmed(
+            f"{log} was trimmed before {start}, and offset {wanted} asked for: read from {start}", start=start
+        )

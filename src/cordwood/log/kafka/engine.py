@@ -1,0 +1,101 @@
+"""Kafka, as a connection sees it."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from cordwood.errors import Conflict, Timeout
+from cordwood.log.bridge import call
+from cordwood.log.interface import Engine, TopicInfo
+from cordwood.url import KafkaUrl
+
+from .cluster import SharedCluster, open_cluster
+from .connection import Connection
+from .log import KafkaLog
+from .settings import Settings
+
+T = TypeVar("T")
+
+
+async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "KafkaEngine":
+    """Connect to a cluster, or share the clients that this process has for it."""
+    settings = Settings.of(url, timeout)
+    opening = asyncio.ensure_future(asyncio.to_thread(open_cluster, settings, timeout))
+    try:
+        async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
+            return KafkaEngine(await asyncio.shield(opening), read_only)
+    except TimeoutError as error:
+        opening.add_done_callback(_let_go)
+        raise Timeout(f"connecting to {url} took more than {timeout} s") from error
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: "asyncio.Future[SharedCluster]") -> None:
+    """Close a connection that was made after its caller had given up."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.get_loop().run_in_executor(None, opening.result().close, 0)
+
+
+class KafkaEngine(Engine):
+    """One connection to a cluster."""
+
+    def __init__(self, cluster: SharedCluster, read_only: bool) -> None:
+        self._cluster = cluster
+        self._connection = Connection(cluster, read_only)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        exist_ok: bool,
+        timeout: float,
+    ) -> TopicInfo:
+        self._connection.check_writable()
+        topics = self._cluster.topics
+
+        def create() -> TopicInfo:
+            try:
+                return topics.create(name, partitions, replication, retention, retention_bytes, timeout)
+            except Conflict:
+                if not exist_ok:
+                    raise
+                return topics.info(name, timeout)
+
+        return await self._call(timeout, f"creating topic {name!r}", create)
+
+    async def topics(self, prefix: str, *, timeout: float) -> list[str]:
+        return await self._call(timeout, "listing topics", lambda: self._cluster.topics.names(prefix, timeout))
+
+    async def topic(self, name: str, *, timeout: float) -> TopicInfo:
+        return await self._call(timeout, f"looking up topic {name!r}", lambda: self._cluster.topics.info(name, timeout))
+
+    async def delete_topic(self, name: str, *, timeout: float) -> None:
+        self._connection.check_writable()
+
+        def delete() -> None:
+            self._cluster.topics.delete(name, timeout)
+            self._cluster.forget(name)
+
+        await self._call(timeout, f"deleting topic {name!r}", delete)
+
+    def log(self, topic: str, partition: int, *, timeout: float) -> KafkaLog:
+        self._connection.check()
+        return KafkaLog(self._connection, topic, partition, timeout)
+
+    async def close(self, *, timeout: float) -> None:
+        self._cluster.check()
+        self._connection.closed = True
+        for reader in list(self._connection.readers):
+            await reader.close()
+        await asyncio.to_thread(self._cluster.close, timeout)
+
+    async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
+        self._connection.check()
+        return await call(self._cluster.executor, timeout, what, function)

@@ -1,0 +1,91 @@
+"""From librdkafka's errors to ours: the one place where error codes are told apart."""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Outcome, Timeout, TooLarge, Unavailable
+
+from .settings import Settings
+
+_MISSING = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
+_TIMED_OUT = {KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+_INVALID = {
+    KafkaError._INVALID_ARG,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_EXCEPTION,
+}
+_NO_RIGHTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "rights on the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "rights on the cluster",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "rights on the consumer group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "rights on the transactional id",
+    KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "rights by its delegation token",
+}
+_NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+
+TRANSIENT = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+}
+"""What a client goes on from by itself."""
+
+
+def kafka_error(error: KafkaException) -> KafkaError:
+    """What a KafkaException is about."""
+    cause: Any = error.args[0] if error.args else None
+    return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+def is_missing(error: KafkaError) -> bool:
+    """Whether there is no such topic or partition."""
+    return error.code() in _MISSING
+
+
+def translated(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
+    """The error to raise; `what` names the call and what it was about."""
+    code = error.code()
+    said = settings.masked(error.str())
+    if code in _MISSING:
+        return NotFound(
+            f"{what}: there is no such topic or partition ({said}): create_topic makes one", outcome=outcome
+        )
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return Conflict(f"{what}: the topic exists: pass exist_ok=True to leave it as it is", outcome=outcome)
+    if code in _TIMED_OUT:
+        return Timeout(f"{what}: Kafka did not answer within the time ({said}): try again", outcome=outcome)
+    if code in _TOO_LARGE:
+        return TooLarge(f"{what}: {said}: split it, or raise the topic's max.message.bytes", outcome=outcome)
+    if code in _INVALID:
+        return InvalidInput(f"{what}: {said}", outcome=outcome)
+    if code in _NO_RIGHTS:
+        return Unavailable(
+            f"{what}: this user lacks {_NO_RIGHTS[code]} ({said}): ask for them, or connect as another", outcome=outcome
+        )
+    if code in _NOT_LET_IN:
+        return Unavailable(
+            f"{what}: Kafka did not let us in ({said}): check the login in the settings", outcome=outcome
+        )
+    return Unavailable(f"{what}: {said}", outcome=outcome)

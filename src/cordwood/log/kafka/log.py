@@ -1,0 +1,201 @@
+"""One log of a cluster, as a connection sees it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TypeVar
+
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge, Trimmed
+from cordwood.log.bridge import call, wake
+from cordwood.log.interface import Log
+from cordwood.records import Batch, StoredBatch
+
+from .connection import Connection
+from .cursor import Cursor
+from .delivery import Append
+from .producer import Sender
+from .reader import KafkaReader
+from .record_size import first_too_large
+from .topics import TopicFacts, no_right_to_write
+
+T = TypeVar("T")
+
+_FOLLOW_SECONDS = 0.1
+_BEYOND_END_SECONDS = 0.02
+
+
+class KafkaLog(Log):
+    """One log of a connection to Kafka."""
+
+    def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._connection = connection
+        self._cluster = connection.cluster
+        self._timeout = timeout
+        self._facts: TopicFacts | None = None
+        self._sender: Sender | None = None
+
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
+        now = time.monotonic()
+        deadline = now + (self._timeout if timeout is None else timeout)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Sequence[int]] = loop.create_future()
+        try:
+            if self._connection.closed or self._connection.read_only or self._cluster.gone is not None:
+                self._connection.check_writable()
+            facts, sender = self._facts, self._sender
+            if facts is None or sender is None or facts.expires <= now:
+                facts, sender = await self._look_up(deadline)
+            self._check(batch, expected, facts)
+            if self._cluster.ends:
+                await self._ends_found(deadline)
+            append = Append(self.topic, self.partition, batch, loop, future, deadline)
+            while not sender.submit(append):
+                await self._room(sender, deadline)
+        except CordwoodError as error:
+            error.outcome = "not_written"
+            raise
+        try:
+            return await future
+        except (NotFound, TooLarge):
+            self._cluster.forget(self.topic)
+            raise
+
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> KafkaReader:
+        self._connection.check()
+        for name, offset in (("start", start), ("stop", stop)):
+            if offset is not None and offset < 0:
+                raise InvalidInput(f"{name} is {offset}: offsets begin at 0")
+        # At the call: what is appended after it is not part of the read.
+        bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
+
+        def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch]:
+            return self._batches(start, stop, bounds, wanted)
+
+        reader = KafkaReader(batches, self._cluster.reading, self._connection.check)
+        self._connection.readers.add(reader)
+        return reader
+
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        seconds = self._seconds(timeout)
+        return await self._call(seconds, "bounds", lambda: self._cluster.offsets.bounds(*self._place, seconds))
+
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        if when.tzinfo is None:
+            raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
+        timestamp = math.ceil(when.timestamp() * 1000)
+        seconds = self._seconds(timeout)
+        offsets = self._cluster.offsets
+        return await self._call(seconds, "offset_at", lambda: offsets.at(*self._place, max(0, timestamp), seconds))
+
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        self._connection.check_writable()
+        if before < 0:
+            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
+        seconds = self._seconds(timeout)
+        await self._call(seconds, "trim", lambda: self._cluster.offsets.trim(*self._place, before, seconds))
+
+    def __repr__(self) -> str:
+        return f"<cordwood.Log {self.name} on {self._cluster}>"
+
+    @property
+    def _place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    def _check(self, batch: Batch, expected: int | None, facts: TopicFacts) -> None:
+        """Refuses what cannot be written, before anything is sent."""
+        if not len(batch):
+            raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record")
+        if expected is not None:
+            raise InvalidInput(
+                f"{self.name}: append(expected={expected}) cannot hold on Kafka, which takes records as they come:"
+                " leave it out, or use a log of Cordwood's own"
+            )
+        limit = facts.batch_bytes_max
+        if limit is not None and (found := first_too_large(batch, limit)) is not None:
+            index, size = found
+            raise TooLarge(
+                f"{self.name}: record {index} of the batch is {size} bytes, the topic's max.message.bytes is {limit}:"
+                " split it, or raise the limit"
+            )
+        stamps = batch.timestamps
+        if stamps is not None and 0 in stamps:
+            raise InvalidInput(f"{self.name}: a timestamp is 0, which means now to librdkafka: use 1 or more")
+
+    async def _look_up(self, deadline: float) -> tuple[TopicFacts, Sender]:
+        cluster = self._cluster
+        seconds = max(0.0, deadline - time.monotonic())
+        facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic, seconds))
+        if self.partition >= facts.partitions:
+            cluster.forget(self.topic)  # it may have been given more since
+            facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic, seconds))
+        if self.partition >= facts.partitions:
+            raise NotFound(f"{self.name}: topic {self.topic!r} has the partitions 0 to {facts.partitions - 1}")
+        if not facts.writable:
+            cluster.forget(self.topic)
+            raise no_right_to_write(self.topic)
+        sender = cluster.sender(facts.batch_bytes_max)
+        self._facts, self._sender = facts, sender
+        return facts, sender
+
+    async def _ends_found(self, deadline: float) -> None:
+        """Wait for readers of this process that are finding out where the log ends at their call."""
+        pending = [asyncio.wrap_future(asked) for asked in self._cluster.ends.get(self._place, ())]
+        if pending:
+            await asyncio.wait(pending, timeout=max(0.0, deadline - time.monotonic()))
+
+    async def _room(self, sender: Sender, deadline: float) -> None:
+        """Back-pressure: wait until the queue has been taken from."""
+        loop = asyncio.get_running_loop()
+        room = asyncio.Event()
+        sender.when_room(lambda: wake(loop, room))
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await room.wait()
+        except TimeoutError as error:
+            raise Timeout(f"{self.name}: the queue of appends stayed full until the time ran out") from error
+
+    def _batches(
+        self,
+        start: int | None,
+        stop: int | None,
+        bounds: "Future[tuple[int, int]] | None",
+        wanted: Callable[[], bool],
+    ) -> Iterator[StoredBatch]:
+        """On a reader's thread."""
+        cluster = self._cluster
+        follow = bounds is None
+        first, end = cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else bounds.result()
+        start = first if start is None else start
+        if start < first:
+            raise Trimmed(
+                f"{self.name} was trimmed before {first}, and offset {start} asked for: read from {first}", start=first
+            )
+        if not follow:
+            stop = end if stop is None else min(stop, end)
+        while follow and start > end and wanted():
+            time.sleep(_BEYOND_END_SECONDS)
+            end = cluster.offsets.bounds(*self._place, self._timeout)[1]
+        if not wanted() or (stop is not None and start >= stop):
+            return
+        cursor = Cursor(cluster.consumers, cluster.offsets, cluster.settings, *self._place, start, follow=follow)
+        try:
+            while wanted() and (stop is None or cursor.offset < stop):
+                batch = cursor.read(stop, _FOLLOW_SECONDS)
+                if batch is not None:
+                    yield batch
+        finally:
+            cursor.close()
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+    async def _call(self, seconds: float, what: str, function: Callable[[], T]) -> T:
+        self._connection.check()
+        return await call(self._cluster.executor, seconds, f"{self.name}: {what}", function)

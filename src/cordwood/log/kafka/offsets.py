@@ -1,0 +1,92 @@
+"""Where a log begins and ends, what stands at a time, and forgetting its beginning. Blocking."""
+
+import time
+from concurrent.futures import Future
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+
+from cordwood.errors import InvalidInput, NotFound, Timeout
+
+from .deadline import seconds_left
+from .errors import TRANSIENT, is_missing, kafka_error, translated
+from .settings import Settings
+from .topics import Topics
+
+_LOOK_AGAIN_SECONDS = 0.05
+
+_FIRST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent_kafka types its classes only in part
+_END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class Offsets:
+    """The offsets of all logs of one cluster.
+
+    The end is that of what a reader gets: with the default `isolation.level` nothing behind an open transaction.
+    """
+
+    def __init__(self, admin: AdminClient, topics: Topics, settings: Settings) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._settings = settings
+        uncommitted = settings.config.get("isolation.level") == "read_uncommitted"
+        self._isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+
+    def bounds(self, topic: str, partition: int, timeout: float) -> tuple[int, int]:
+        """The first kept offset, and one past the last."""
+        start, end = self._ask(topic, partition, "bounds", timeout, _FIRST, _END)
+        return start, max(start, end)
+
+    def start(self, topic: str, partition: int, timeout: float) -> int:
+        (start,) = self._ask(topic, partition, "start", timeout, _FIRST)
+        return start
+
+    def at(self, topic: str, partition: int, timestamp: int, timeout: float) -> int:
+        """The first offset with a timestamp at or after this one; the end if there is none."""
+        at_time = OffsetSpec.for_timestamp(timestamp)
+        found, end = self._ask(topic, partition, "offset_at", timeout, at_time, _END)
+        return end if found < 0 else found
+
+    def trim(self, topic: str, partition: int, before: int, timeout: float) -> None:
+        """Forget what is below `before`."""
+        deadline = time.monotonic() + timeout
+        what = f"{topic}/{partition}: trim"
+        log = TopicPartition(topic, partition, before)
+        while True:
+            try:
+                left = seconds_left(what, deadline)
+                self._admin.delete_records([log], request_timeout=left)[log].result(left)
+                return
+            except KafkaException as error:
+                cause = kafka_error(error)
+                if cause.code() == KafkaError.OFFSET_OUT_OF_RANGE:
+                    end = self.bounds(topic, partition, seconds_left(what, deadline))[1]
+                    raise InvalidInput(f"{what} before {before} is beyond its end, which is {end}") from None
+                self._go_on(topic, partition, what, cause, deadline)
+
+    def _ask(self, topic: str, partition: int, what: str, timeout: float, *specs: OffsetSpec) -> list[int]:
+        what = f"{topic}/{partition}: {what}"
+        deadline = time.monotonic() + timeout
+        log = TopicPartition(topic, partition)
+        while True:
+            left = seconds_left(what, deadline)
+            try:
+                asked: list[Future[ListOffsetsResultInfo]] = [
+                    self._admin.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
+                    for spec in specs
+                ]
+                return [future.result(left).offset for future in asked]
+            except KafkaException as error:
+                self._go_on(topic, partition, what, kafka_error(error), deadline)
+            except TimeoutError as error:
+                raise Timeout(f"{what} took more than {timeout} s") from error
+
+    def _go_on(self, topic: str, partition: int, what: str, error: KafkaError, deadline: float) -> None:
+        """Returns where a second try may help: `No leaders found` is a missing topic, or one whose leader just died."""
+        if is_missing(error) or error.code() == KafkaError._NOENT:
+            facts = self._topics.facts(topic, seconds_left(what, deadline), lifetime=0)
+            if partition >= facts.partitions:
+                raise NotFound(f"{what}: topic {topic!r} has the partitions 0 to {facts.partitions - 1}")
+        elif error.code() not in TRANSIENT:
+            raise translated(error, what, self._settings)
+        time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))

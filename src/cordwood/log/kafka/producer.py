@@ -1,0 +1,251 @@
+"""A client that writes, and the one thread that works it."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
+
+from .delivery import Append, tell
+from .errors import kafka_error, translated
+from .settings import Settings
+
+QUEUE_BYTES_MAX = 64 * 1024 * 1024
+"""So much may wait before it is handed to the client, which holds as much again."""
+
+# Up to so many records the caller hands over its append itself, which saves a change of threads. More would keep its
+# event loop waiting, and in bulk its thread and the one that takes the reports would fight for the interpreter.
+_OWN_THREAD_RECORDS = 16
+_POLL_SECONDS = 0.02
+_EXPIRE_SECONDS = 0.1
+_PURGE_SECONDS = 5.0
+
+
+class Sender:
+    """Appends in order of their coming, to all logs of a cluster.
+
+    The thread hands over what is queued, takes the reports, wakes the callers once a group, and ends what is out of
+    time. Batches of one append are not mixed with those of another: while a large one is handed over, all others queue.
+    """
+
+    def __init__(self, settings: Settings, batch_bytes: int) -> None:
+        self._settings = settings
+        self._batch_bytes = batch_bytes
+        self._fatal: KafkaError | None = None
+        self._producer = self._new_producer()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._idle = False
+        self._queue: deque[Append] = deque()
+        self._queued_bytes = 0
+        self._handing_over = False
+        self._under_way: dict[Append, None] = {}
+        self._to_check: list[Append] = []  # may be decided: their last record was reported, or they were cut
+        self._room_wanted: list[Callable[[], None]] = []
+        self._closing: float | None = None
+        self._expire_next = 0.0
+        self._thread = threading.Thread(target=self._run, name="cordwood-kafka-write", daemon=True)
+        self._thread.start()
+
+    def submit(self, append: Append) -> bool:
+        """Take an append; False if the queue is full."""
+        with self._lock:
+            if self._closing is not None:
+                raise Unavailable(f"{append.name}: the connection is closed: connect again", outcome="not_written")
+            if self._queue and self._queued_bytes + append.weight > QUEUE_BYTES_MAX:
+                return False
+            own_thread = append.count <= _OWN_THREAD_RECORDS and not self._queue and not self._handing_over
+            if not (own_thread and self._hand_over(append)):
+                self._queue.append(append)
+                self._queued_bytes += append.weight
+            if self._idle:
+                self._work.notify()
+            return True
+
+    def when_room(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when the queue has been taken from."""
+        with self._lock:
+            if self._queued_bytes:
+                self._room_wanted.append(wake)
+                return
+        wake()
+
+    def close(self, timeout: float) -> None:
+        """Send what is queued, take the reports, and end; what is not reported in time is told as unknown."""
+        with self._lock:
+            self._closing = time.monotonic() + timeout
+            self._work.notify()
+        self._thread.join()
+
+    def handles(self) -> list[object]:
+        """What must not be freed in a forked child."""
+        return [self._producer]
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._next_round():
+            if self._queue:
+                self._hand_over_queue()
+            else:
+                self._take_reports(_POLL_SECONDS)
+            if self._fatal is not None:
+                self._rebuild()
+            now = time.monotonic()
+            if now >= self._expire_next:
+                self._expire_next = now + _EXPIRE_SECONDS
+                self._expire(now)
+        self._end()
+
+    def _next_round(self) -> bool:
+        """Waits while there is nothing to do; False when it is time to end."""
+        with self._lock:
+            while not self._queue and not self._under_way and self._closing is None:
+                self._idle = True
+                self._work.wait()
+                self._idle = False
+            if self._closing is None:
+                return True
+            return bool(self._queue or self._under_way) and time.monotonic() < self._closing
+
+    def _hand_over_queue(self) -> None:
+        """The oldest append, or what of it the client takes now."""
+        with self._lock:
+            append = self._queue[0]
+            self._handing_over = True
+        if not append.sent and append.future.done():
+            append.cut = True  # cancelled while it waited
+        while not append.handed_over and self._fatal is None and time.monotonic() < append.deadline:
+            room = self._hand_over(append)
+            self._take_reports(0 if room else _POLL_SECONDS)
+            if not room:
+                break
+        if not append.handed_over and time.monotonic() >= append.deadline:
+            self._expire(time.monotonic())
+        with self._lock:
+            self._handing_over = False
+            if append.handed_over and self._queue and self._queue[0] is append:
+                self._take_oldest()
+
+    def _take_oldest(self) -> None:
+        """Under the lock: out of the queue with it; whoever waits for room looks again."""
+        self._queued_bytes -= self._queue.popleft().weight
+        for wake in self._room_wanted:
+            wake()
+        self._room_wanted.clear()
+
+    def _hand_over(self, append: Append) -> bool:
+        """Hand over a chunk; False if the client is full, or is about to be replaced."""
+        self._under_way[append] = None
+        try:
+            append.send(self._producer.produce, self._to_check.append)
+        except BufferError:
+            return False
+        except KafkaException as raised:
+            error = kafka_error(raised)
+            if error.fatal() or error.code() == KafkaError._FATAL:
+                self._fatal = error
+                return False
+            append.cut = True
+            append.errors.append(error)
+            append.sent += 1  # its error stands for its report
+            self._to_check.append(append)
+        return True
+
+    def _take_reports(self, seconds: float) -> None:
+        """Wait for reports at most so long, and tell the callers whose appends are decided."""
+        self._producer.poll(seconds)
+        if not self._to_check:
+            return
+        some = len(self._to_check)  # another thread may add to it
+        check = list(dict.fromkeys(self._to_check[:some]))
+        del self._to_check[:some]
+        # Where records failed, the last one's report may come before others'.
+        self._to_check.extend(append for append in check if not append.reported)
+        self._decide([append for append in check if append.reported])
+
+    def _decide(self, appends: list[Append]) -> None:
+        for append in appends:
+            if append.error is not None:
+                continue
+            if append.errors or append.cut:
+                append.fail(self._failure(append))
+            else:
+                append.succeed()
+        with self._lock:
+            for append in appends:
+                self._under_way.pop(append, None)
+        tell(appends)
+
+    def _failure(self, append: Append) -> CordwoodError:
+        """What a caller is told of an append of which not every record was delivered."""
+        if not append.errors:
+            return Timeout(f"{append.name} was cut short", outcome="unknown")
+        unsent = all(error.code() == KafkaError._PURGE_QUEUE for error in append.errors) and not append.offsets
+        error = translated(append.errors[0], append.name, self._settings, "not_written" if unsent else "unknown")
+        if append.offsets:
+            error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
+        return error
+
+    def _expire(self, now: float) -> None:
+        """Tell those whose time is over. What the client has may still be sent, until its `message.timeout.ms`."""
+        with self._lock:
+            late = [append for append in {**dict.fromkeys(self._queue), **self._under_way} if now >= append.deadline]
+            told = [append for append in late if append.error is None]
+            for append in told:
+                outcome: Outcome = "unknown" if append.sent else "not_written"
+                append.fail(Timeout(f"{append.name} took more than the time given", outcome=outcome))
+                if append.sent < append.count:
+                    append.cut = True
+                    self._to_check.append(append)
+            while self._queue and self._queue[0].cut:
+                self._take_oldest()
+        tell(told)
+
+    def _rebuild(self) -> None:
+        """A fatal error of the idempotent producer: what was in flight may or may not be written, the rest goes on."""
+        fatal, self._fatal = self._fatal, None
+        assert fatal is not None
+        with self._lock:
+            self._handing_over = True  # nobody uses the client meanwhile
+        self._give_up(translated(fatal, "append", self._settings, "unknown"))
+        self._producer.close()
+        self._producer = self._new_producer()
+        with self._lock:
+            self._handing_over = False
+
+    def _give_up(self, error: CordwoodError) -> None:
+        """Whatever the client has and does not report now is told as this error."""
+        self._producer.purge()
+        deadline = time.monotonic() + _PURGE_SECONDS
+        while len(self._producer) and time.monotonic() < deadline:
+            self._take_reports(_POLL_SECONDS)
+        with self._lock:
+            left = [append for append in self._under_way if append.sent]
+            self._under_way.clear()
+            for append in left:
+                append.cut = append.cut or append.sent < append.count
+                append.fail(error)
+            while self._queue and self._queue[0].cut:
+                self._take_oldest()
+        self._to_check.clear()
+        tell(left)
+
+    def _end(self) -> None:
+        self._give_up(Unavailable("append: the connection was closed before Kafka answered", outcome="unknown"))
+        unsent = list(self._queue)
+        for append in unsent:
+            append.fail(Unavailable(f"{append.name}: the connection was closed before it", outcome="not_written"))
+        self._queue.clear()
+        tell(unsent)
+        self._producer.close()
+
+    def _new_producer(self) -> Producer:
+        return Producer(self._settings.producer(self._batch_bytes, self._on_error))
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error

@@ -1,0 +1,128 @@
+"""Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from cordwood.errors import CordwoodError, Unavailable
+from cordwood.log.bridge import wake
+from cordwood.log.interface import Reader
+from cordwood.records import StoredBatch
+
+_BATCHES_AHEAD = 2
+
+Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch]]
+"""Makes the batches to read, given a function that tells whether anybody still wants them."""
+
+
+class KafkaReader(Reader):
+    """At most four batches of about 4 MiB are held: one given out, two that wait, one being read."""
+
+    def __init__(self, batches: Batches, threads: set[threading.Thread], check: Callable[[], None]) -> None:
+        self._ahead = _Ahead(batches, threads)
+        self._check = check
+
+    async def __anext__(self) -> StoredBatch:
+        ahead = self._ahead
+        while True:
+            arrived = _Wanted()
+            step = ahead.take(arrived)
+            if isinstance(step, StoredBatch):
+                return step
+            if step is None:
+                raise StopAsyncIteration
+            if isinstance(step, BaseException):
+                raise step
+            self._check()
+            ahead.start()
+            await arrived.wait()
+
+    async def close(self) -> None:
+        self._ahead.stop()
+
+    def __del__(self) -> None:
+        # Iterated bare, and left before its end.
+        self._ahead.stop()
+
+
+class _Wanted:
+    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        wake(self._loop, self._event)
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+class _Ahead:
+    """What was read and not yet taken, and the thread that reads. It knows no reader, so that one can be forgotten."""
+
+    def __init__(self, batches: Batches, threads: set[threading.Thread]) -> None:
+        self._batches = batches
+        self._threads = threads
+        self._ready: deque[StoredBatch | BaseException | None] = deque()  # None: the end
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._wanted: _Wanted | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._ended = False
+
+    def start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._run, name="cordwood-kafka-read", daemon=True)
+                self._threads.add(self._thread)
+                self._thread.start()
+
+    def take(self, wanted: _Wanted) -> "StoredBatch | BaseException | _Wanted | None":
+        """The next batch, the error that ended it, or None at the end; `wanted` if it is to be waited for."""
+        with self._lock:
+            if self._stopped or (self._ended and not self._ready):
+                return None
+            if not self._ready:
+                self._wanted = wanted
+                return wanted
+            step = self._ready.popleft()
+            self._room.notify()
+            return step
+
+    def stop(self) -> None:
+        """Whoever waits gets the end; the thread ends when it has finished its step."""
+        with self._lock:
+            self._stopped = True
+            self._ready.clear()
+            self._room.notify()
+            wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.wake()
+
+    def _run(self) -> None:
+        batches = self._batches(lambda: not self._stopped)
+        try:
+            for batch in batches:
+                self._put(batch)
+            self._put(None)
+        except CordwoodError as error:
+            self._put(error)
+        except Exception as error:
+            self._put(Unavailable(f"reading failed: {error!r}"))
+        finally:
+            self._threads.discard(threading.current_thread())
+
+    def _put(self, step: StoredBatch | BaseException | None) -> None:
+        with self._lock:
+            while len(self._ready) >= _BATCHES_AHEAD and not self._stopped:
+                self._room.wait()
+            if not self._stopped:
+                self._ready.append(step)
+            self._ended = not isinstance(step, StoredBatch)
+            wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.wake()

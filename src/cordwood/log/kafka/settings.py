@@ -1,0 +1,148 @@
+"""What librdkafka is told: our settings, then the user's, who may set all but what the promises of a log rest on."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cordwood.errors import InvalidInput
+from cordwood.url import KafkaUrl, is_secret
+
+QUEUE_KBYTES = 64 * 1024
+"""How much librdkafka holds of what is not yet acked; then appends wait."""
+BATCH_BYTES = 1_000_000
+"""The largest batch that a producer puts together; a single record may be larger."""
+
+_LOGGER = logging.getLogger("cordwood")
+
+# A log promises acks that hold, offsets without duplicates, and reads without a silent jump: these decide it.
+_FIXED = {
+    "acks": "an ack means all in-sync replicas",
+    "request.required.acks": "an ack means all in-sync replicas",
+    "enable.idempotence": "a retry must not write twice",
+    "transactional.id": "appends are not transactions",
+    "delivery.report.only.error": "offsets come from delivery reports",
+    "auto.offset.reset": "what was trimmed must be told, not skipped",
+    "enable.auto.commit": "readers are in no group",
+    "enable.auto.offset.store": "readers are in no group",
+    "enable.partition.eof": "a reader must see its end",
+    "allow.auto.create.topics": "create_topic makes topics",
+    "metadata.broker.list": "the url names the servers",
+}
+
+_COMMON: Mapping[str, Any] = {
+    "client.id": "cordwood",
+    # A topic that is made while a client knows only its absence is found within a moment.
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "reconnect.backoff.max.ms": 2000,
+}
+
+_PRODUCER: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    # A lone append is sent at once. In bulk the requests that are under way make the rest wait, and with that batch up.
+    "linger.ms": 0,
+    # The topic's own limit is checked before a record is sent.
+    "message.max.bytes": 1_000_000_000,
+    "queue.buffering.max.kbytes": QUEUE_KBYTES,
+    # Topics are looked up before they are written: one that is missing was deleted, and is told after so long.
+    "topic.metadata.propagation.max.ms": 3000,
+    "batch.num.messages": 10_000,
+}
+
+_CONSUMER: Mapping[str, Any] = {
+    # librdkafka wants a name of a group; nothing is ever committed to it, and it is never joined.
+    "group.id": "cordwood",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+    # Memory of a reader: what is queued, and one fetch on top of it.
+    "queued.max.messages.kbytes": 16 * 1024,
+    "queued.min.messages": 100_000,
+    "fetch.message.max.bytes": 4 * 1024 * 1024,
+    # The default of 1 s leaves a fast reader waiting for a full queue to be looked at again.
+    "fetch.queue.backoff.ms": 1,
+    "fetch.error.backoff.ms": 50,
+    "topic.metadata.propagation.max.ms": 1000,
+}
+
+_FETCH_WAIT_MS = 5
+"""How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is used for another log
+right after waits for that."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one connection; equal ones share their clients.
+
+    >>> Settings(("b1:9092",), {"sasl.password": "x y z"}, 30).masked("wrong: x y z")
+    'wrong: ***'
+    """
+
+    servers: tuple[str, ...]
+    config: Mapping[str, str] = field(repr=False)
+    timeout: float
+
+    @staticmethod
+    def of(url: KafkaUrl, timeout: float) -> "Settings":
+        """Checks what the user has set."""
+        for name in url.config:
+            if name in _FIXED:
+                raise InvalidInput(f"{name} cannot be set for {url}: {_FIXED[name]}; leave it out")
+        return Settings(url.servers, dict(url.config), timeout)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes two connections share their clients."""
+        return self.servers, tuple(sorted(self.config.items())), self.timeout
+
+    def admin(self, on_error: Callable[[Any], None]) -> dict[str, Any]:
+        return self._all({}, on_error)
+
+    def producer(self, batch_bytes: int, on_error: Callable[[Any], None]) -> dict[str, Any]:
+        # What is not sent within the time of a call is given up: nothing is sent long after its caller has left.
+        own = {**_PRODUCER, "batch.size": batch_bytes, "message.timeout.ms": max(1, round(self.timeout * 1000))}
+        config = self._all(own, on_error)
+        if int(config["batch.size"]) > batch_bytes:
+            config["batch.size"] = batch_bytes  # above a topic's limit whole batches would be refused
+        return config
+
+    def consumer(self, follow: bool, on_error: Callable[[Any], None]) -> dict[str, Any]:
+        return self._all(_CONSUMER if follow else {**_CONSUMER, "fetch.wait.max.ms": _FETCH_WAIT_MS}, on_error)
+
+    def masked(self, text: str) -> str:
+        """`text` without any value of a secret setting: librdkafka quotes settings in its errors and logs."""
+        secrets = {value for name, value in self.config.items() if is_secret(name) and value}
+        if not secrets:
+            return text
+        # The longest first: one secret may be a part of another.
+        return re.sub("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))), "***", text)
+
+    def _all(self, own: Mapping[str, Any], on_error: Callable[[Any], None]) -> dict[str, Any]:
+        return {
+            **_COMMON,
+            **own,
+            **self.config,
+            "bootstrap.servers": ",".join(self.servers),
+            "error_cb": on_error,
+            "logger": _MaskedLogger(self),
+        }
+
+
+class _MaskedLogger:
+    """What librdkafka logs, on the logger `cordwood`, without secrets.
+
+    Never above INFO: a broker that is away is logged many times a second, and whoever needs it gets an error that says
+    so.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        level = min(level, logging.INFO)
+        if _LOGGER.isEnabledFor(level):
+            _LOGGER.log(level, "%s", self._settings.masked(message % args))

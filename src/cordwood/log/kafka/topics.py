@@ -1,0 +1,203 @@
+"""Topics of a cluster: making, finding, describing and deleting them. Blocking."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, TopicDescription
+
+from cordwood.errors import NotFound, Timeout, Unavailable
+from cordwood.log.interface import TopicInfo
+
+from .deadline import seconds_left
+from .durability import durability
+from .errors import kafka_error, translated
+from .settings import Settings
+
+T = TypeVar("T")
+
+BATCH_BYTES_DEFAULT = 1_048_588
+"""The max.message.bytes of a topic that says nothing else: Kafka's own default."""
+
+_BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the embedded log
+_REPLICAS_MAX = 3
+_LONGEST = str(2**63 - 1)
+_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+@dataclass
+class TopicFacts:
+    """What appends need to know of a topic, as it was at some time."""
+
+    partitions: int
+    batch_bytes_max: int | None
+    """None: this user may not see the topic's settings."""
+    writable: bool
+    topic_id: str
+    expires: float
+    """By the monotonic clock; 0 once it is known to be wrong."""
+
+
+class Topics:
+    """The topics of one cluster."""
+
+    def __init__(self, admin: AdminClient, settings: Settings) -> None:
+        self._admin = admin
+        self._settings = settings
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        timeout: float,
+    ) -> TopicInfo:
+        """Make a topic, and return once each of its partitions has a leader that answers."""
+        deadline = time.monotonic() + timeout
+        what = f"creating topic {name!r}"
+        if replication is None:
+            replication = min(_REPLICAS_MAX, len(self._metadata(what, deadline).brokers))
+        config = _config(replication, retention, retention_bytes)
+        new = NewTopic(name, partitions, replication, config=config)
+        self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
+        return self.usable(name, deadline)
+
+    def usable(self, name: str, deadline: float) -> TopicInfo:
+        """Wait until a topic that was just made is known, and all its partitions have a leader."""
+        while True:
+            try:
+                description = self._describe(name, deadline)
+                if all(partition.leader is not None for partition in description.partitions):
+                    return self._info(description, deadline)
+            except NotFound:
+                pass
+            self._pause(f"creating topic {name!r}: waiting until it is usable", deadline)
+
+    def names(self, prefix: str, timeout: float) -> list[str]:
+        """Sorted; without those that Kafka keeps for itself."""
+        known = self._metadata("listing topics", time.monotonic() + timeout).topics
+        return sorted(name for name in known if name.startswith(prefix) and name not in _INTERNAL)
+
+    def info(self, name: str, timeout: float) -> TopicInfo:
+        deadline = time.monotonic() + timeout
+        return self._info(self._describe(name, deadline), deadline)
+
+    def facts(self, name: str, timeout: float, lifetime: float) -> TopicFacts:
+        """What appends need to know, to be believed for so many seconds."""
+        deadline = time.monotonic() + timeout
+        description = self._describe(name, deadline)
+        operations: Any = description.authorized_operations  # None, of a broker that does not tell
+        try:
+            limit: int | None = _limit(self._config_of(name, deadline))
+        except Unavailable:
+            limit = None  # a user that may only write and describe sees no settings: the brokers check the size
+        return TopicFacts(
+            partitions=len(description.partitions),
+            batch_bytes_max=limit,
+            writable=operations is None or AclOperation.WRITE in operations,
+            topic_id=str(description.topic_id),
+            expires=time.monotonic() + lifetime,
+        )
+
+    def delete(self, name: str, timeout: float) -> None:
+        """Delete a topic, and return once it is gone."""
+        deadline = time.monotonic() + timeout
+        what = f"deleting topic {name!r}"
+        self._ask(what, deadline, lambda left: self._admin.delete_topics([name], request_timeout=left)[name])
+        while True:
+            try:
+                self._describe(name, deadline)
+            except NotFound:
+                return
+            self._pause(f"{what}: waiting until it is gone", deadline)
+
+    def _info(self, description: TopicDescription, deadline: float) -> TopicInfo:
+        config = self._config_of(description.name, deadline)
+        replication = min(len(partition.replicas) for partition in description.partitions)
+        retention_ms, retention_bytes = int(config["retention.ms"]), int(config["retention.bytes"])
+        return TopicInfo(
+            name=description.name,
+            partitions=len(description.partitions),
+            replication=replication,
+            retention=None if retention_ms < 0 else timedelta(milliseconds=retention_ms),
+            retention_bytes=None if retention_bytes < 0 else retention_bytes,
+            durability=durability(config, replication),
+            batch_bytes_max=_limit(config),
+        )
+
+    def _describe(self, name: str, deadline: float) -> TopicDescription:
+        def ask(left: float) -> "Future[TopicDescription]":
+            wanted = TopicCollection([name])
+            asked = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
+            return asked[name]
+
+        return self._ask(f"looking up topic {name!r}", deadline, ask)
+
+    def _config_of(self, name: str, deadline: float) -> Mapping[str, str]:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+
+        def ask(left: float) -> "Future[dict[str, Any]]":
+            return self._admin.describe_configs([resource], request_timeout=left)[resource]
+
+        entries = self._ask(f"looking up the settings of topic {name!r}", deadline, ask)
+        return {key: entry.value for key, entry in entries.items()}
+
+    def _metadata(self, what: str, deadline: float) -> Any:
+        try:
+            return self._admin.list_topics(timeout=seconds_left(what, deadline))
+        except KafkaException as error:
+            raise translated(kafka_error(error), what, self._settings) from None
+
+    def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+        return answer(self._settings, what, deadline, ask)
+
+    def _pause(self, what: str, deadline: float) -> None:
+        time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))
+
+
+def answer(settings: Settings, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+    """The answer to a request of the admin client, with its errors translated."""
+    left = seconds_left(what, deadline)
+    try:
+        return ask(left).result(left)
+    except KafkaException as error:
+        # Not chained: librdkafka's words may hold a secret, and are in the message without it.
+        raise translated(kafka_error(error), what, settings) from None
+    except TimeoutError as error:
+        raise Timeout(f"{what} took more than the time given") from error
+
+
+def _config(replication: int, retention: timedelta | None, retention_bytes: int | None) -> dict[str, str]:
+    """R19: what is promised of a topic must not hang on the defaults of a cluster."""
+    retention_ms = -1 if retention is None else max(1, retention // timedelta(milliseconds=1))
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(retention_ms),
+        "retention.bytes": str(-1 if retention_bytes is None else retention_bytes),
+        "min.insync.replicas": "2" if replication >= _REPLICAS_MAX else "1",
+        "unclean.leader.election.enable": "false",
+        "max.message.bytes": str(_BATCH_BYTES_MAX),
+        # A record's time is its writer's, as on every engine: any time there is.
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": _LONGEST,
+        "message.timestamp.after.max.ms": _LONGEST,
+    }
+
+
+def _limit(config: Mapping[str, str]) -> int:
+    return int(config.get("max.message.bytes", BATCH_BYTES_DEFAULT))
+
+
+def no_right_to_write(topic: str) -> Unavailable:
+    """The error of an append by a user who may only read."""
+    return Unavailable(
+        f"appending to {topic!r}: this user lacks the right WRITE on the topic: ask for it, or connect as another",
+        outcome="not_written",
+    )
