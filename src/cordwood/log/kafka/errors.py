@@ -49,6 +49,13 @@ TRANSIENT = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
+    # Of a leader that has just changed, or come back.
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
 }
 """What a client goes on from by itself."""
 
@@ -57,6 +64,11 @@ def kafka_error(error: KafkaException) -> KafkaError:
     """What a KafkaException is about."""
     cause: Any = error.args[0] if error.args else None
     return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+def is_refused(error: KafkaError) -> bool:
+    """Whether the broker has looked at a record, and will never take it."""
+    return error.code() in _TOO_LARGE
 
 
 def is_missing(error: KafkaError) -> bool:

@@ -89,4 +89,6 @@ class Offsets:
                 raise NotFound(f"{what}: topic {topic!r} has the partitions 0 to {facts.partitions - 1}")
         elif error.code() not in TRANSIENT:
             raise translated(error, what, self._settings)
+        # The client goes on asking the leader that it knows, by the epoch that it knows, until it is told a newer one.
+        self._topics.refresh(topic, seconds_left(what, deadline))
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -88,6 +89,11 @@ class Topics:
     def info(self, name: str, timeout: float) -> TopicInfo:
         deadline = time.monotonic() + timeout
         return self._info(self._describe(name, deadline), deadline)
+
+    def refresh(self, name: str, timeout: float) -> None:
+        """Let the client learn anew who leads the topic's logs; without an answer it stays as it is."""
+        with suppress(KafkaException):
+            self._admin.list_topics(name, timeout=timeout)
 
     def facts(self, name: str, timeout: float, lifetime: float) -> TopicFacts:
         """What appends need to know, to be believed for so many seconds."""
