@@ -44,7 +44,7 @@ class TestPlog:
         disk = RealDisk(tmp_path)
         plog = Plog(PLOG, disk.create("example"), size=4096)
         plog.reserve()
-        buffers, length = encode_frame(
+        frame = encode_frame(
             [Batch.of([b"hi"])],
             plog=PLOG.random,
             position=0,
@@ -53,7 +53,7 @@ class TestPlog:
             synced_end=0,
             now_ms=NOW_MS,
         )
-        plog.append([(0, buffers)], length, 0)
+        plog.append([(0, frame)], len(frame), 0)
         plog.sync()
         plog.seal(plog.end, next_offset=71, max_timestamp=NOW_MS)
         plog.close()

@@ -10,20 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 import cordwood
 from cordwood import pipeline
 from cordwood.testing.kafka import spark_jars
+from tests.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {
-        # Starts in less time; for throughput it would be wrong.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.jars": spark_jars(),
-    }
-    session = pipeline.session("local[2]", settings)
+    session = pipeline.session("local[2]", {**SETTINGS, "spark.jars": spark_jars()})
     yield session
     session.stop()
 

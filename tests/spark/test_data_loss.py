@@ -7,6 +7,7 @@ import cordwood
 from cordwood import Batch
 from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.reader import LogsReader
+from cordwood.url import FileUrl
 from tests.spark.conftest import Load, plan
 
 FROM_3 = '{"events": {"0": 3}}'
@@ -72,7 +73,7 @@ def test_a_topic_that_is_deleted_while_a_task_reads_it(folder: Path, strict: boo
             cw.create_topic("events", exist_ok=True)
             for _ in range(6):
                 cw.log("events").append(Batch.of([bytes(1_000_000)]))
-    reader = LogsReader(ReadOptions(folder, ("events",), fail_on_data_loss=strict))
+    reader = LogsReader(ReadOptions(FileUrl(folder), ("events",), fail_on_data_loss=strict))
     (task,) = reader.partitions()
     rows = reader.read(task)
     found = next(rows).num_rows

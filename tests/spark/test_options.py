@@ -7,18 +7,20 @@ from pyspark.sql import SparkSession
 import cordwood
 from cordwood import Batch, InvalidInput
 from cordwood.pipeline.source.options import EARLIEST, LATEST, Offsets, ReadOptions
+from cordwood.url import FileUrl
 from tests.spark.conftest import Load
 
+DATA = FileUrl(Path("/srv/data"))
 GIVEN = {"url": "file:/srv/data", "topic": "events"}
 
 
 def test_what_is_not_given() -> None:
-    assert ReadOptions.of(GIVEN) == ReadOptions(Path("/srv/data"), ("events",))
+    assert ReadOptions.of(GIVEN) == ReadOptions(DATA, ("events",))
 
 
 def test_names_are_taken_in_any_case() -> None:
     options = ReadOptions.of({"URL": "file:///srv/data", "SubScribe": "a, b,a", "failondataloss": "FALSE"})
-    assert options == ReadOptions(Path("/srv/data"), ("a", "b"), fail_on_data_loss=False)
+    assert options == ReadOptions(DATA, ("a", "b"), fail_on_data_loss=False)
 
 
 def test_offsets() -> None:
@@ -27,27 +29,51 @@ def test_offsets() -> None:
     )
     assert options.start == Offsets(by_log={"events": {0: 23, 1: EARLIEST}})
     assert options.stop == Offsets(by_log={"events": {0: LATEST, 1: 9}})
-    assert ReadOptions.of({**GIVEN, "startingOffsets": "Earliest", "endingOffsets": "latest"}) == ReadOptions.of(GIVEN)
+    everything = ReadOptions.of({**GIVEN, "startingOffsets": "Earliest", "endingOffsets": "latest"})
+    assert everything.for_batch() == ReadOptions.of(GIVEN).for_batch() == everything
+
+
+def test_where_batches_and_streams_differ() -> None:
+    given = ReadOptions.of(GIVEN)
+    assert (given.for_batch().start, given.for_batch().stop) == (Offsets(EARLIEST), Offsets(LATEST))
+    assert given.for_stream().start == Offsets(LATEST)
+    for latest in ("latest", '{"events": {"0": 3, "1": -1}}'):
+        options = ReadOptions.of({**GIVEN, "startingOffsets": latest})
+        assert options.for_stream() == options
+        with pytest.raises(
+            InvalidInput, match="a batch cannot begin at the latest offset; it takes 'earliest' or JSON"
+        ):
+            options.for_batch()
+    with pytest.raises(InvalidInput, match=r"'maxOffsetsPerTrigger' is for streams \(spark.readStream\); a batch is"):
+        ReadOptions.of({**GIVEN, "maxOffsetsPerTrigger": "5"}).for_batch()
+    with pytest.raises(
+        InvalidInput, match=r"'endingOffsets' is for batches \(spark.read\); a stream that ends .*availableNow"
+    ):
+        ReadOptions.of({**GIVEN, "endingOffsets": "latest"}).for_stream()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topics": "a"}, r"unknown option 'topics'; a batch read of a log takes url, topic, subscribe,"),
-        ({"kafka.bootstrap.servers": "b:9092"}, "unknown option 'kafka.bootstrap.servers'"),
+        ({"topics": "a"}, r"unknown option 'topics'; reading a log takes url, topic, subscribe,"),
+        (
+            {"kafka.bootstrap.servers": "b:9092"},
+            "option 'kafka.bootstrap.servers' is for kafka:// urls, and the url is file:/srv/data",
+        ),
         ({"url": "file:data"}, "'file:data' is relative, and Spark's processes run in other folders"),
         ({"url": "kafka://b:9092"}, "kafka://b:9092 cannot be read by Spark yet"),
         ({"url": "/srv/data"}, "it has no scheme"),
         ({"subscribe": "a"}, "exactly one of .* is needed: 'topic' and 'subscribe'"),
         ({"topic": "a/b"}, "option 'topic': 'a/b' cannot name a topic"),
-        ({"startingOffsets": "latest"}, "option 'startingOffsets': 'latest' is neither 'earliest' nor JSON such as"),
+        ({"startingOffsets": "last"}, "'last' is neither 'earliest' nor 'latest' nor JSON such as"),
         ({"endingOffsets": "earliest"}, "option 'endingOffsets': 'earliest' is neither 'latest' nor JSON such as"),
-        ({"startingOffsets": '{"events": 3}'}, "is neither 'earliest' nor JSON"),
-        ({"startingOffsets": '{"events": {"0": "3"}}'}, "is neither 'earliest' nor JSON"),
-        ({"startingOffsets": '{"events": {"x": 3}}'}, "is neither 'earliest' nor JSON"),
-        ({"startingOffsets": '{"events": {"0": -1}}'}, r"only -2 \(earliest\) has a meaning there"),
-        ({"endingOffsets": '{"events": {"0": -3}}'}, r"only -1 \(latest\) has a meaning there"),
+        ({"startingOffsets": '{"events": 3}'}, "is neither 'earliest' nor 'latest' nor JSON"),
+        ({"startingOffsets": '{"events": {"0": "3"}}'}, "is neither 'earliest' nor 'latest' nor JSON"),
+        ({"startingOffsets": '{"events": {"x": 3}}'}, "is neither 'earliest' nor 'latest' nor JSON"),
+        ({"startingOffsets": '{"events": {"0": -3}}'}, r"only -2 \(earliest\) and -1 \(latest\) mean something there"),
+        ({"endingOffsets": '{"events": {"0": -3}}'}, r"only -1 \(latest\) mean something there"),
         ({"startingTimestamp": "yesterday"}, "option 'startingTimestamp': 'yesterday' is not milliseconds since 1970"),
+        ({"maxOffsetsPerTrigger": "0"}, "option 'maxOffsetsPerTrigger': '0' is not a number of records, 1 or more"),
         ({"minPartitions": "0"}, "option 'minPartitions': '0' is not a number of tasks, 1 or more"),
         ({"failOnDataLoss": "no"}, "option 'failOnDataLoss': 'no' is neither true nor false"),
     ],
@@ -67,7 +93,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_spark_says_so_when_it_loads(load: Load, cw: cordwood.sync.Client) -> None:
-    with pytest.raises(AnalysisException, match="unknown option 'frobnicate'; a batch read of a log takes url, topic"):
+    with pytest.raises(AnalysisException, match="unknown option 'frobnicate'; reading a log takes url, topic"):
         load(topic="events", frobnicate="1")
     with pytest.raises(AnalysisException, match="topic 'nothing' does not exist"):
         load(topic="nothing").count()

@@ -11,7 +11,9 @@ from cordwood.log.native.plog import PlogId
 from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.cursor import View
 from cordwood.log.native.stream.gate import Durable
-from cordwood.pipeline.source.plan import Task, at_least, tasks_of
+from cordwood.pipeline.source.folder import by_plogs
+from cordwood.pipeline.source.logs import Task
+from cordwood.pipeline.source.plan import at_least
 from tests.spark.conftest import Load, plan
 
 MIB = 1024 * 1024
@@ -29,7 +31,7 @@ def view_of(plogs: list[tuple[int, int]]) -> View:
 
 
 def log_of(start: int, stop: int) -> Task:
-    return Task("events", 1, 0, start, stop, 0)
+    return Task("events", "1", 0, start, stop, 0)
 
 
 def ranges(tasks: list[Task]) -> list[tuple[int, int]]:
@@ -38,19 +40,19 @@ def ranges(tasks: list[Task]) -> list[tuple[int, int]]:
 
 def test_neighbouring_plogs_are_merged_up_to_128_mib() -> None:
     view = view_of([(10, 16 * MIB)] * 20)
-    tasks = list(tasks_of(log_of(0, 200), view))
+    tasks = list(by_plogs(log_of(0, 200), view))
     assert ranges(tasks) == [(0, 80), (80, 160), (160, 200)]
-    assert [task.bytes for task in tasks] == [128 * MIB, 128 * MIB, 64 * MIB]
+    assert [task.weight for task in tasks] == [128 * MIB, 128 * MIB, 64 * MIB]
 
 
 def test_a_plog_that_is_read_in_part_counts_in_part() -> None:
     view = view_of([(10, 100 * MIB)] * 3)
-    assert ranges(list(tasks_of(log_of(8, 25), view))) == [(8, 20), (20, 25)]
-    assert list(tasks_of(log_of(25, 25), view)) == []
+    assert ranges(list(by_plogs(log_of(8, 25), view))) == [(8, 20), (20, 25)]
+    assert list(by_plogs(log_of(25, 25), view)) == []
 
 
 def test_the_largest_task_is_cut_first_and_into_equal_parts() -> None:
-    tasks = [Task("a", 1, 0, 0, 100, 900), Task("b", 2, 0, 0, 10, 100)]
+    tasks = [Task("a", "1", 0, 0, 100, 900), Task("b", "2", 0, 0, 10, 100)]
     assert ranges(at_least(tasks, 4)) == [(0, 33), (33, 66), (66, 100), (0, 10)]
     assert at_least(tasks, 1) == tasks
     assert len(at_least(tasks, 1000)) == 110
@@ -69,7 +71,7 @@ def test_every_record_is_in_one_task(
     end = sum(records for records, _ in plogs)
     start = data.draw(st.integers(0, end - 1))
     stop = data.draw(st.integers(start + 1, end))
-    tasks = at_least(list(tasks_of(log_of(start, stop), view_of(plogs), task_bytes)), count)
+    tasks = at_least(list(by_plogs(log_of(start, stop), view_of(plogs), task_bytes)), count)
     offsets = [offset for task in tasks for offset in range(task.start, task.stop)]
     assert offsets == list(range(start, stop))
     assert all(task.start < task.stop for task in tasks)
@@ -93,7 +95,7 @@ def test_a_real_log_is_cut_where_its_plogs_begin(folder: Path) -> None:
         view = reading.source("events", 0).view()
     finally:
         reading.close(1)
-    assert ranges(list(tasks_of(log_of(0, 60), view, 1))) == [(start, start + 5) for start in range(0, 60, 5)]
+    assert ranges(list(by_plogs(log_of(0, 60), view, 1))) == [(start, start + 5) for start in range(0, 60, 5)]
 
 
 @pytest.mark.usefixtures("many_plogs")

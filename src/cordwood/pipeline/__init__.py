@@ -1,12 +1,12 @@
 """Logs on Spark: `spark.read.format("cordwood")`, and what makes its use short. Extra `[spark]`, and Java 17.
 
-Above `client`. Importing it loads neither pyspark nor pyarrow: a call does. Batch reads of folders so far.
+Above `client`. Importing it loads neither pyspark nor pyarrow: a call does. Folders so far.
 """
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cordwood.errors import InvalidInput
 from cordwood.url import FileUrl, parse_url
@@ -17,14 +17,16 @@ from .session import session as session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read", "register", "session"]
+Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
+
+__all__ = ["read", "read_stream", "register", "session"]
 
 
 def read(
     spark: "SparkSession",
     url: str | os.PathLike[str],
     topic: str | Sequence[str],
-    **options: str | int | bool | Mapping[str, Mapping[str, int]],
+    **options: Option,
 ) -> "DataFrame":
     """The records of a topic, or of several, as a DataFrame; a relative path is made absolute here.
 
@@ -37,12 +39,26 @@ def read(
     ```
     """
     require_pyspark()
-    parsed = parse_url(url)
-    if not isinstance(parsed, FileUrl):
-        raise InvalidInput(f"{parsed} cannot be read by Spark yet; use file:FOLDER")
-    texts = {name: _text(value) for name, value in options.items()}
-    topics = {"topic": topic} if isinstance(topic, str) else {"subscribe": ",".join(topic)}
-    return spark.read.format("cordwood").options(url=str(parsed), **topics, **texts).load()
+    return spark.read.format("cordwood").options(**_texts(url, topic, options)).load()
+
+
+def read_stream(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    topic: str | Sequence[str],
+    **options: Option,
+) -> "DataFrame":
+    """The records of a topic, or of several, as a streaming DataFrame: what `read` is for batches.
+
+    It begins with what is appended once the query runs, unless `startingOffsets` or `startingTimestamp` says more.
+
+    ```python
+    events = pipeline.read_stream(spark, "file:./data", "events", startingOffsets="earliest")
+    query = events.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "place").start()
+    ```
+    """
+    require_pyspark()
+    return spark.readStream.format("cordwood").options(**_texts(url, topic, options)).load()
 
 
 def register(spark: "SparkSession") -> None:
@@ -61,7 +77,16 @@ def register(spark: "SparkSession") -> None:
     spark.dataSource.register(CordwoodSource)
 
 
-def _text(value: str | int | bool | Mapping[str, Mapping[str, int]]) -> str:
+def _texts(url: str | os.PathLike[str], topic: str | Sequence[str], options: Mapping[str, Option]) -> dict[str, str]:
+    """The options as Spark takes them."""
+    parsed = parse_url(url)
+    if not isinstance(parsed, FileUrl):
+        raise InvalidInput(f"{parsed} cannot be read by Spark yet; use file:FOLDER")
+    topics = {"topic": topic} if isinstance(topic, str) else {"subscribe": ",".join(topic)}
+    return {"url": str(parsed), **topics, **{name: _text(value) for name, value in options.items()}}
+
+
+def _text(value: Option) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, Mapping) else str(value)

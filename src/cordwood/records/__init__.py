@@ -8,10 +8,10 @@ This package may import `cordwood.errors` and nothing else of Cordwood. pyarrow 
 
 >>> from cordwood.records import Batch, decode_frame, encode_frame
 >>> batch = Batch.of([b"a", None], keys=[b"k", None])
->>> buffers, length = encode_frame(
+>>> frame = encode_frame(
 ...     [batch], plog=7, position=0, first_offset=5, epoch=1, synced_end=0, now_ms=1_700_000_000_000
 ... )
->>> stored = decode_frame(memoryview(b"".join(buffers)))
+>>> stored = decode_frame(frame)
 >>> stored.offsets, list(stored.values), list(stored.keys)
 (range(5, 7), [b'a', None], [b'k', None])
 """

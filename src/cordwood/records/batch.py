@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from operator import length_hint
 from types import NoneType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from cordwood.errors import InvalidInput
 from cordwood.records.column import BinaryColumn, Rows, checked_length, checked_rows, is_rows
@@ -54,6 +54,7 @@ class Batch:
         "_headers",
         "_key_bytes",
         "_keys",
+        "_lengths",
         "_timestamps",
         "_value_bytes",
         "_values",
@@ -71,6 +72,8 @@ class Batch:
     _flags: int  # the flags of a frame of this batch alone
     _value_bytes: int
     _key_bytes: int
+    # Of the values, where they are rows and somebody has already asked each of them.
+    _lengths: list[int] | None
 
     weight: int
     """The most bytes that this batch adds to a frame, whatever it shares the frame with.
@@ -107,6 +110,7 @@ class Batch:
             rows = list(values)
             count = len(rows)
             flags = 0
+            lengths = None
             # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
             # Python for each.
             if count == 1 and type(rows[0]) is bytes:
@@ -117,9 +121,12 @@ class Batch:
                     rows, _ = checked_rows("values", rows)
                 if NoneType in types:
                     flags = FLAG_VALUE_NULLS
-                size = sum(map(length_hint, rows))
+                lengths = list(map(length_hint, rows)) if flags else list(map(len, cast("list[bytes]", rows)))
+                size = sum(lengths)
             batch._values = rows
+            batch._lengths = lengths
         else:
+            batch._lengths = None
             batch._values, null_count, size = _column_or_rows("values", values)
             flags = FLAG_VALUE_NULLS if null_count else 0
             count = len(batch._values)
@@ -297,6 +304,7 @@ class Batch:
         count = len(values)
         flags = FLAG_VALUE_NULLS if nulls else 0
         self._values = values
+        self._lengths = None
         self._value_bytes = size
         self._key_bytes = 0
         self._keys = self._headers = None

@@ -7,7 +7,7 @@ column is a window (start, length) onto such buffers, so that a slice of it copi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, compress, count, repeat
 from operator import is_not, length_hint, sub
 from struct import error as StructError
@@ -245,11 +245,17 @@ def present_rows(rows: Rows | BinaryColumn, nulls: bool) -> list[bytes]:
     return present  # type: ignore[no-any-return]  # `nulls` says it, which the type checker cannot know
 
 
-def row_buffers(rows: Rows | BinaryColumn, nulls: bool) -> tuple[bytes | None, memoryview]:
-    """Validity and offsets of rows whose types were checked; the data is the rows themselves, joined."""
+def row_buffers(
+    rows: Rows | BinaryColumn, nulls: bool, lengths: Iterable[int] | None = None
+) -> tuple[bytes | None, memoryview]:
+    """Validity and offsets of rows whose types were checked; the data is the rows themselves, joined.
+
+    `lengths` are theirs, where they are known.
+    """
     present: Any = rows  # without nulls, which the type checker cannot know
     # One C loop for each buffer: no Python for a record.
-    lengths = map(length_hint, rows) if nulls else map(len, present)
+    if lengths is None:
+        lengths = map(length_hint, rows) if nulls else map(len, present)
     try:
         # `pack` takes a third of the time that an array needs to take the same numbers in.
         offsets = memoryview(pack(f"<{len(rows) + 1}i", *accumulate(lengths, initial=0))).cast("i")

@@ -5,15 +5,25 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from io import BytesIO
 from itertools import chain, repeat
-from operator import attrgetter, itemgetter, or_
+from operator import attrgetter, or_
 
 from crc32c import crc32c
 
 from cordwood.errors import InvalidInput, TooLarge
 from cordwood.records.batch import Batch
 from cordwood.records.column import BinaryColumn, Rows, column_buffers, present_rows, row_buffers
-from cordwood.records.frame import AFTER_CRC, AFTER_CRC_AT, BEFORE_CRC, CODEC_NONE, MAGIC, VERSION, ZEROS, Buffer
+from cordwood.records.frame import (
+    AFTER_CRC,
+    AFTER_CRC_AT,
+    BEFORE_CRC,
+    CODEC_NONE,
+    MAGIC,
+    VERSION,
+    ZEROS,
+    Buffer,
+)
 from cordwood.records.headers import HeaderColumn
 from cordwood.records.layout import (
     FLAG_HEADER_NULLS,
@@ -23,17 +33,20 @@ from cordwood.records.layout import (
     FLAG_TIMESTAMPS,
     FLAG_VALUE_NULLS,
     FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
     frame_size,
 )
-
-# Parts below this are copied into one buffer: a buffer more for pwritev and CRC costs about as much as
-# copying this.
-_COPIED_BELOW = 16 * 1024
 
 # From this length on a frame is written in pieces of about that size.
 _STREAMED_FROM = 768 * 1024
 _PIECE_BYTES = 512 * 1024
 
+# Where frames are put together: memory that is used again, since each page of a fresh megabyte is a fault. As many as
+# threads that write at once, and each as large as the largest frame was.
+_scratches: list[BytesIO] = []
+_SCRATCHES_MAX = 8
+
+_NO_CRC = bytes(4)
 _NO_ORDER = bytes(8)
 
 _flags_of = attrgetter("_flags")
@@ -74,54 +87,62 @@ class Frame:
         self._after = after
         self._parts = parts
 
-    def pieces(self, *, streamed: bool = False) -> Iterator[tuple[int, list[Buffer]]]:
-        """Buffers, and where in the frame they go: one piece; or, `streamed`, several of a large frame.
+    def pieces(self, *, streamed: bool = False) -> Iterator[tuple[int, Buffer]]:
+        """Bytes, and where in the frame they go: one piece; or, `streamed`, several of a large frame.
 
         The disk can begin with the first one while the next is put together. The header comes last: until it stands
-        there it is no frame.
+        there it is no frame. A piece is gone when the next one is asked for.
         """
-        chunks = self._chunks()
-        first = next(chunks)
-        # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
-        crc = crc32c(first, crc32c(self._before), 0)
-        rest: list[Buffer] = []
-        at = AFTER_CRC_AT + len(first)
-        streamed = streamed and self.length >= _STREAMED_FROM
-        for chunk in chunks:
-            crc = crc32c(chunk, crc, 0)
-            if streamed:
-                yield at, [chunk]
-                at += len(chunk)
-            else:
-                rest.append(chunk)
-        head = b"".join((self._before, crc.to_bytes(4, "little"), first))
-        yield 0, [head, *rest]
+        scratch = _scratches.pop() if _scratches else BytesIO()
+        if streamed and self.length >= _STREAMED_FROM:
+            yield from self._streamed(scratch)
+        else:
+            yield from self._whole(scratch)
+        # Not where the caller gave up: the garbage collector may have closed it by then.
+        if len(_scratches) < _SCRATCHES_MAX:
+            _scratches.append(scratch)
 
-    def _chunks(self) -> Iterator[Buffer]:
-        """The parts behind the CRC, padded: small neighbours are joined, big ones stay where they are."""
-        small: list[Buffer] = [self._after]
+    def _whole(self, scratch: BytesIO) -> Iterator[tuple[int, Buffer]]:
+        scratch.seek(0)
+        scratch.writelines((self._before, _NO_CRC, self._after))
+        for buffers in self._slices():
+            scratch.writelines(buffers)
+        with scratch.getbuffer() as memory, memory[: self.length] as frame:
+            with frame[AFTER_CRC_AT:] as checked:
+                # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
+                crc = crc32c(checked, crc32c(self._before), 0)
+            frame[BEFORE_CRC.size : AFTER_CRC_AT] = crc.to_bytes(4, "little")
+            yield 0, frame
+
+    def _streamed(self, scratch: BytesIO) -> Iterator[tuple[int, Buffer]]:
+        crc = crc32c(self._after, crc32c(self._before))
+        at = FRAME_HEADER_BYTES
+        slices = self._slices()
+        while at < self.length:
+            scratch.seek(0)
+            for buffers in slices:
+                scratch.writelines(buffers)
+                if scratch.tell() >= _PIECE_BYTES:
+                    break
+            with scratch.getbuffer() as memory, memory[: scratch.tell()] as piece:
+                crc = crc32c(piece, crc, 0)
+                yield at, piece
+                at += len(piece)
+        yield 0, b"".join((self._before, crc.to_bytes(4, "little"), self._after))
+
+    def _slices(self) -> Iterator[Sequence[Buffer]]:
+        """What stands behind the header, padded, in slices of about a piece at most."""
         for part, size in self._parts:
-            if size < _COPIED_BELOW:
-                small.append(b"".join(part) if isinstance(part, list) else part)
+            if isinstance(part, list):
+                step = max(1, len(part) * _PIECE_BYTES // max(1, size))
+                for first in range(0, len(part), step):
+                    yield part[first : first + step]
             else:
-                if small:
-                    yield b"".join(small)
-                if isinstance(part, list):
-                    yield from _joined(part, size)
-                else:
-                    yield part.cast("B") if isinstance(part, memoryview) else part
-                small = []
+                data = memoryview(part).cast("B")
+                for first in range(0, size, _PIECE_BYTES):
+                    yield (data[first : first + _PIECE_BYTES],)
             if size & 7:
-                small.append(ZEROS[-size & 7])
-        if small:
-            yield b"".join(small)
-
-
-def _joined(rows: list[bytes], size: int) -> Iterator[bytes]:
-    """The rows put together in pieces that stay in the cache from here to the file."""
-    step = max(1, len(rows) * _PIECE_BYTES // size)
-    for at in range(0, len(rows), step):
-        yield b"".join(rows[at : at + step])
+                yield (ZEROS[-size & 7],)
 
 
 def encode_frame(
@@ -133,15 +154,13 @@ def encode_frame(
     epoch: int,
     synced_end: int,
     now_ms: int,
-) -> tuple[list[Buffer], int]:
-    """The bytes of one frame of all these batches, as buffers to write one after the other, and their length.
+) -> bytes:
+    """The bytes of one frame of all these batches.
 
     >>> group = [Batch.of([b"a"]), Batch.of([b"b"])]
-    >>> buffers, length = encode_frame(
-    ...     group, plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9
-    ... )
+    >>> frame = encode_frame(group, plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9)
     >>> from cordwood.records import decode_frame
-    >>> length, decode_frame(memoryview(b"".join(buffers))).values.tolist()
+    >>> len(frame), decode_frame(frame).values.tolist()
     (120, [b'a', b'b'])
     """
     frame = frame_of(
@@ -153,8 +172,7 @@ def encode_frame(
         synced_end=synced_end,
         now_ms=now_ms,
     )
-    pieces = sorted(frame.pieces(), key=itemgetter(0))
-    return [buffer for _, buffers in pieces for buffer in buffers], frame.length
+    return b"".join(bytes(piece) for _, piece in frame.pieces())
 
 
 def frame_of(
@@ -169,8 +187,8 @@ def frame_of(
 ) -> Frame:
     """One frame of all these batches, in their order.
 
-    Records without a timestamp of their own get `now_ms`. Its buffers may be views of the batches' own bytes.
-    More than `FRAME_BYTES_MAX` is `TooLarge`: group batches by their weight.
+    Records without a timestamp of their own get `now_ms`. More than `FRAME_BYTES_MAX` is `TooLarge`: group batches
+    by their weight.
 
     >>> frame = frame_of([Batch.of([b"a"])], plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9)
     >>> frame.length, [at for at, _ in frame.pieces()]
@@ -179,11 +197,11 @@ def frame_of(
     if len(batches) == 1:
         batch = batches[0]
         flags, values, keys, headers = batch._flags, batch._values, batch._keys, batch._headers
+        lengths = batch._lengths
     else:
         flags = reduce(or_, map(_flags_of, batches), 0)
         values = list(chain.from_iterable(map(_values_of, batches)))
-        keys = None
-        headers = None
+        keys = headers = lengths = None
         if flags & FLAG_KEYS:
             keys, flags = _merged_keys(batches, flags)
         if flags & FLAG_HEADERS:
@@ -198,7 +216,7 @@ def frame_of(
     if column is not None:
         flags |= FLAG_TIMESTAMPS
         parts.append((column, 8 * count))
-    value_bytes = _add_column(parts, values, flags & FLAG_VALUE_NULLS)
+    value_bytes = _add_column(parts, values, flags & FLAG_VALUE_NULLS, lengths)
     key_bytes = name_bytes = header_count = header_value_bytes = 0
     if keys is not None:
         key_bytes = _add_column(parts, keys, flags & FLAG_KEY_NULLS)
@@ -264,13 +282,18 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
     return memoryview(column), highest
 
 
-def _add_column(parts: list[tuple[Buffer | list[bytes], int]], rows: Rows | BinaryColumn, nulls: int) -> int:
+def _add_column(
+    parts: list[tuple[Buffer | list[bytes], int]],
+    rows: Rows | BinaryColumn,
+    nulls: int,
+    lengths: list[int] | None = None,
+) -> int:
     """Adds the parts of a column to those of a frame, and returns the bytes of its data."""
     data: Buffer | list[bytes]
     validity: Buffer | None
     if type(rows) is list:
         # Put together only when it is written.
-        validity, offsets = row_buffers(rows, nulls != 0)
+        validity, offsets = row_buffers(rows, nulls != 0, lengths)
         data, size = present_rows(rows, nulls != 0), offsets[-1]
     else:
         validity, offsets, data = column_buffers(rows, nulls != 0)

@@ -68,11 +68,11 @@ class FrameHeader(NamedTuple):
     """What stands in the 96 bytes before a frame's columns, but for magic, version, codec and reserved bytes.
 
     >>> from cordwood.records import Batch, encode_frame
-    >>> buffers, length = encode_frame(
+    >>> frame = encode_frame(
     ...     [Batch.of([b"a", b"b"])], plog=7, position=64, first_offset=5, epoch=1, synced_end=64, now_ms=9
     ... )
-    >>> header = decode_header(b"".join(buffers))
-    >>> header.length == length, header.position, header.first_offset, header.record_count, header.next_offset
+    >>> header = decode_header(frame)
+    >>> header.length == len(frame), header.position, header.first_offset, header.record_count, header.next_offset
     (True, 64, 5, 2, 7)
     """
 
@@ -154,10 +154,10 @@ def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) 
     Whether the frame belongs at this place, `header.plog` and `header.position` say.
 
     >>> from cordwood.records import Batch, encode_frame
-    >>> buffers, length = encode_frame(
+    >>> frame = encode_frame(
     ...     [Batch.of([b"a"])], plog=7, position=0, first_offset=5, epoch=1, synced_end=0, now_ms=9
     ... )
-    >>> check_frame(b"".join(buffers)).first_offset
+    >>> check_frame(frame).first_offset
     5
     """
     header = header or decode_header(buffer, at)
@@ -165,8 +165,8 @@ def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) 
     if len(buffer) < end:
         raise FrameCut(f"the frame at byte {at} is cut: {len(buffer) - at} bytes of {header.length}")
     view = memoryview(buffer)
-    # As in writing: its 40 µs for a MiB are not worth giving up the interpreter lock.
-    crc = crc32c(view[at + AFTER_CRC_AT : end], crc32c(view[at : at + BEFORE_CRC.size]), 0)
+    # -1: of a large frame without the interpreter lock, so that another thread decodes meanwhile.
+    crc = crc32c(view[at + AFTER_CRC_AT : end], crc32c(view[at : at + BEFORE_CRC.size]), -1)
     if crc != header.crc:
         raise _damaged(at, f"CRC {crc:08x} of {header.length} bytes, but {header.crc:08x} was written")
     return header
@@ -191,10 +191,10 @@ def decode_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None)
     The buffer must not change as long as the batch, or anything that was sliced from it, is in use.
 
     >>> from cordwood.records import Batch, encode_frame
-    >>> buffers, length = encode_frame(
+    >>> frame = encode_frame(
     ...     [Batch.of([b"a", b"b"])], plog=7, position=0, first_offset=5, epoch=1, synced_end=0, now_ms=9
     ... )
-    >>> decode_frame(memoryview(b"".join(buffers)))
+    >>> decode_frame(frame)
     <StoredBatch of 2 at range(5, 7): 2 bytes>
     """
     header = check_frame(buffer, at, header)
@@ -207,7 +207,7 @@ def decode_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None)
     batch._key_bytes = header.key_bytes
     batch.weight = header.value_bytes + header.key_bytes + WEIGHT_RECORD_BYTES * count
     batch._timestamps = header.timestamp_max
-    batch._keys = batch._headers = None
+    batch._keys = batch._headers = batch._lengths = None
     place = FRAME_HEADER_BYTES
     if flags & FLAG_TIMESTAMPS:
         batch._timestamps = view[place : place + 8 * count].cast("q")

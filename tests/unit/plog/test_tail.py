@@ -26,7 +26,7 @@ def plog(disk: SimulatedDisk) -> Plog:
 
 def frame(value: bytes, first_offset: int, *, position: int, synced_end: int, timestamp: int = 0, of: PlogId) -> bytes:
     """A frame of one record."""
-    encoded, _ = encode_frame(
+    return encode_frame(
         [Batch.of([value], timestamps=[timestamp])],
         plog=of.random,
         position=position,
@@ -35,13 +35,12 @@ def frame(value: bytes, first_offset: int, *, position: int, synced_end: int, ti
         synced_end=synced_end,
         now_ms=0,
     )
-    return b"".join(encoded)
 
 
 def put(plog: Plog, value: bytes, first_offset: int, timestamp: int = 0, *, of: PlogId = ID) -> int:
     """Append a frame of one record; returns where it ends."""
     data = frame(value, first_offset, position=plog.end, synced_end=plog.synced_end, timestamp=timestamp, of=of)
-    plog.append([(0, [data])], len(data), plog.end)
+    plog.append([(0, data)], len(data), plog.end)
     return plog.end
 
 

@@ -56,10 +56,7 @@ def rows(arguments: dict[str, Any], now_ms: int | None = None) -> list[tuple[Any
 
 
 def framed(*batches: Batch, now_ms: int = NOW_MS, **place: int) -> bytes:
-    buffers, length = encode_frame(batches, **{**PLACE, **place}, now_ms=now_ms)
-    frame = b"".join(buffers)
-    assert len(frame) == length
-    return frame
+    return encode_frame(batches, **{**PLACE, **place}, now_ms=now_ms)
 
 
 def stored(*batches: Batch, **place: int) -> Any:

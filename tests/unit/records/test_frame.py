@@ -1,3 +1,4 @@
+import gc
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,8 @@ from cordwood.records import (
     check_frame,
     decode_frame,
     decode_header,
-    encode_frame,
     frame_bytes,
+    frame_of,
     is_whole,
 )
 from tests.unit.records.examples import (
@@ -194,14 +195,47 @@ def test_an_empty_batch_in_a_group_adds_nothing() -> None:
     assert framed(Batch.of([]), Batch.of([b"a"])) == framed(Batch.of([b"a"]))
 
 
-def test_big_values_of_a_column_are_written_from_where_they_are() -> None:
-    values = [b"x" * 1000] * 100
-    read = decode_frame(framed(Batch.of(values)))
-    buffers, _ = encode_frame([read], **PLACE, now_ms=NOW_MS)
-    assert any(isinstance(buffer, memoryview) and buffer.obj is read.values.buffers()[2].obj for buffer in buffers)
-    assert len(buffers) <= 3
-    for buffer in buffers:
-        assert len(buffer) == memoryview(buffer).nbytes  # who writes them may slice them by bytes
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_large_frame_is_the_same_in_pieces_and_its_header_comes_last(columns: bool) -> None:
+    keys = [None if i % 9 == 0 else b"k" * (900 - i) for i in range(900)]
+    batch = Batch.of([b"v" * (700 + i) for i in range(900)], keys=keys)
+    if columns:
+        batch = decode_frame(framed(batch))
+    frame = frame_of([batch], **PLACE, now_ms=NOW_MS)
+    assembled = bytearray(frame.length)
+    places = []
+    for at, piece in frame.pieces(streamed=True):
+        assembled[at : at + len(piece)] = piece
+        places.append((at, len(piece)))
+    assert places[-1] == (0, FRAME_HEADER_BYTES)
+    assert len(places) > 2
+    assert max(size for _, size in places) < 1024 * 1024
+    assert bytes(assembled) == framed(batch)
+
+
+def test_frames_that_are_put_together_at_once_do_not_share_memory() -> None:
+    first = frame_of([Batch.of([b"a" * 100])], **PLACE, now_ms=NOW_MS)
+    second = frame_of([Batch.of([b"b" * 100])], **PLACE, now_ms=NOW_MS)
+    pieces = first.pieces()
+    _, piece = next(pieces)
+    before = bytes(piece)
+    assert [bytes(other) for _, other in second.pieces()] == [framed(Batch.of([b"b" * 100]))]
+    assert bytes(piece) == before
+
+
+def test_a_frame_whose_writing_failed_does_no_harm_to_the_next() -> None:
+    class Writing:
+        """Holds itself and the pieces, so that the garbage collector ends them in whatever order it likes."""
+
+        def __init__(self) -> None:
+            self.itself = self
+            self.pieces = frame_of([Batch.of([b"a" * 100])], **PLACE, now_ms=NOW_MS).pieces()
+            next(self.pieces)
+
+    for _ in range(20):
+        Writing()
+    gc.collect()
+    assert decode_frame(framed(Batch.of([b"b" * 100]))).values.tolist() == [b"b" * 100]
 
 
 def test_a_big_frame_with_every_column_comes_back() -> None:

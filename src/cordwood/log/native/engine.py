@@ -12,15 +12,8 @@ from .coordinator import Coordinator, TopicRow
 from .countdown import Countdown
 from .folder_log import FolderLog
 from .plog import OPEN_PLOGS_MAX, PlogId, PlogStore
-from .published import (
-    METADATA_OWNER,
-    METADATA_SLOT,
-    Catalog,
-    Owner,
-    PublishedReader,
-    PublishedTopic,
-    PublishedWriter,
-)
+from .published import METADATA_OWNER, METADATA_SLOT, Owner, PublishedTopic
+from .publisher import Publisher
 from .retention import kept_from, wants_retention
 from .stream.chain import Chain
 from .stream.gate import Durable
@@ -78,15 +71,11 @@ class FolderEngine:
         self._logs_lock = threading.Lock()
         self._logs: dict[Owner, FolderLog] = {}
         self._closed: CordwoodError | None = None
-        self._published = PublishedWriter(disk)
-        self._before = _readable_catalog(PublishedReader(disk))
-        self._published_before = PublishedReader(disk)
-        self._catalog_lock = threading.Lock()
-        self._catalog_due = False
         self._epoch = coordinator.take_over()
-        self._topics = _with_slots(coordinator.topics(), self._before)
         self._trimmed = {Owner(row.topic_id, row.partition): (row.start, row.next_offset) for row in coordinator.logs()}
-        self._metadata_plog = coordinator.metadata_plog()
+        self._published = Publisher(
+            disk, CLUSTER, GROUP, coordinator.topics(), self._trimmed, coordinator.metadata_plog()
+        )
         found = self.plogs.files()
         self._metadata = MetadataManager(
             self.plogs,
@@ -95,23 +84,22 @@ class FolderEngine:
             coordinator,
             epoch=self._epoch,
             new_id=new_id,
-            published=self._published_end(METADATA_SLOT, METADATA_OWNER),
+            published=self._published.end_before(METADATA_SLOT, METADATA_OWNER),
             plog_bytes_min=settings.metadata_plog_bytes_min,
-            on_durable=self._metadata_grown,
-            on_switch=self._metadata_switched,
+            on_durable=self._published.metadata_grown,
+            on_switch=self._published.metadata_switched,
         )
-        self._starts_due = self._trimmed_starts()
-        self._publish_starts()
+        self._published.put_starts()
         if self._metadata.found.plog is not None:
-            self._metadata_grown(self._metadata.found)
+            self._published.metadata_grown(self._metadata.found)
         # Without room for it readers need the metadata plog that the last catalog names: it must not be swept away.
-        if self._publish_catalog():
+        if self._published.put_catalog():
             workers.spawn(partial(self._sweep, found))
 
     # -- topics --------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[TopicRow]:
-        return [published.topic for published in self._topics.values()]
+        return [published.topic for published in self._published.topics.values()]
 
     def topic(self, name: str) -> TopicRow:
         return self._published_topic(name).topic
@@ -127,17 +115,17 @@ class FolderEngine:
         """Blocks. `Conflict` if it exists."""
         with self._lock:
             self._check_open()
-            if name in self._topics:
+            if name in self._published.topics:
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
             try:
                 row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
             except Conflict:
                 # Made by an earlier call that failed after its commit.
                 for known in self._coordinator.topics():
-                    if known.name not in self._topics:
-                        self._add_topic(known)
+                    if known.name not in self._published.topics:
+                        self._published.add(known)
                 raise
-            self._add_topic(row)
+            self._published.add(row)
         return row
 
     def delete_topic(self, name: str, done: Done) -> None:
@@ -150,8 +138,7 @@ class FolderEngine:
             except NotFound:
                 # Deleted by an earlier call that failed after its commit: the rest is still to be done.
                 pass
-            self._topics = {other: topic for other, topic in self._topics.items() if other != name}
-            self._publish_catalog()
+            self._published.remove(name)
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
             # After the topic is gone from the list: whoever asks for a log from now on finds no topic.
             with self._logs_lock:
@@ -180,7 +167,7 @@ class FolderEngine:
             return log
         with self._logs_lock:
             self._check_open()
-            if self._topics.get(topic) is not published:
+            if self._published.topics.get(topic) is not published:
                 raise NotFound(f"topic {topic!r} was deleted")
             return self._logs.setdefault(
                 owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition)
@@ -192,9 +179,7 @@ class FolderEngine:
         """Tell callers whose time has run out, and try again what waits for room."""
         now = self._clock.monotonic()
         self._metadata.retry()
-        if self._catalog_due:
-            self._publish_catalog()
-        self._publish_starts()
+        self._published.again()
         logs = list(self._logs.values())
         for log in logs:
             log.publish_again()
@@ -212,8 +197,7 @@ class FolderEngine:
         """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error when all is done."""
         now = self._clock.time_ms()
         failed: CordwoodError | OSError | None = None
-        topics = [published.topic for published in self._topics.values() if wants_retention(published.topic)]
-        for topic in topics:
+        for topic in filter(wants_retention, self.topics()):
             for partition in range(topic.partitions):
                 try:
                     log = self.log(topic.name, partition)
@@ -242,10 +226,6 @@ class FolderEngine:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _add_topic(self, row: TopicRow) -> None:
-        self._topics = {**self._topics, row.name: PublishedTopic(row, self._catalog().free_slot())}
-        self._publish_catalog()
-
     def _make_log(self, name: str, owner: Owner, slot: int) -> FolderLog:
         return FolderLog(
             name,
@@ -254,7 +234,7 @@ class FolderEngine:
             self.plogs,
             self._workers,
             self._coordinator,
-            self._published,
+            self._published.writer,
             trimmed=self._trimmed.get(owner, (0, 0)),
             recover=partial(self._recover, owner, slot),
             open_stream=partial(self._open_stream, name, owner),
@@ -263,11 +243,7 @@ class FolderEngine:
     def _recover(self, owner: Owner, slot: int) -> Recovered:
         chain = self._metadata.chains.get(_service(owner), Chain())
         start, _ = self._trimmed.get(owner, (0, 0))
-        return recover(self.plogs, chain, self._published_end(slot, owner), start)
-
-    def _published_end(self, slot: int, owner: Owner) -> Durable | None:
-        """The end that the writer before this one has published, if that is known."""
-        return None if self._before is None else self._published_before.end(slot, owner, self._before)
+        return recover(self.plogs, chain, self._published.end_before(slot, owner), start)
 
     def _open_stream(
         self, name: str, owner: Owner, recovered: Recovered, on_durable: Callable[[Durable], None]
@@ -290,57 +266,11 @@ class FolderEngine:
         return [log.stream for log in list(self._logs.values()) if log.stream is not None]
 
     def _published_topic(self, name: str) -> PublishedTopic:
-        published = self._topics.get(name)
+        published = self._published.topics.get(name)
         if published is None:
             self._check_open()
             raise NotFound(f"topic {name!r} does not exist: create it with create_topic({name!r})")
         return published
-
-    def _catalog(self) -> Catalog:
-        return Catalog(CLUSTER, GROUP, self._metadata_plog, list(self._topics.values()))
-
-    def _publish_catalog(self) -> bool:
-        """Tell readers; False if that failed. The coordinator has it already, so nobody's call fails for it."""
-        with self._catalog_lock:
-            try:
-                self._published.put_catalog(self._catalog())
-            except OSError:
-                self._catalog_due = True
-                return False
-            self._catalog_due = False
-            return True
-
-    def _trimmed_starts(self) -> dict[tuple[int, Owner], int]:
-        """Where the trimmed logs begin, by slot (R7).
-
-        All are published anew by an open: one that is there may be in the page cache alone, since a crash, or in the
-        slot of another log, since the catalog was damaged.
-        """
-        slots = {published.topic.id: published.slot for published in self._topics.values()}
-        known = [(x, start) for x, (start, _) in self._trimmed.items() if x.topic_id in slots]
-        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
-
-    def _publish_starts(self) -> None:
-        if not self._starts_due:
-            return
-        try:
-            self._published.put_starts(self._starts_due)
-        except OSError:
-            return
-        self._starts_due = {}
-
-    def _metadata_grown(self, durable: Durable) -> None:
-        try:
-            self._published.put_end(METADATA_SLOT, METADATA_OWNER, durable)
-        except OSError:
-            # Readers find less of the metadata until its next record; those without a writer search its tail.
-            return
-
-    def _metadata_switched(self, durable: Durable) -> bool:
-        """Tell readers of the new metadata plog; False if that failed, and the old one must stay for them."""
-        self._metadata_plog = str(durable.plog)
-        self._metadata_grown(durable)
-        return self._publish_catalog()
 
     def _forget(self, service: str, done: Done) -> None:
         """Take a service out of the metadata, then delete its plogs."""
@@ -356,45 +286,23 @@ class FolderEngine:
         """Delete what crashes left: plogs that no chain has, and chains of topics that are gone."""
         # Chains first: a topic that is made meanwhile is then only among the topics.
         services = set(self._metadata.chains)
-        alive = {_service(Owner(p.topic.id, n)) for p in self._topics.values() for n in range(p.topic.partitions)}
+        alive = {_service(Owner(row.id, number)) for row in self.topics() for number in range(row.partitions)}
         for service in sorted(services - alive):
             self._forget(service, _nothing)
         known = {link.id.random for chain in list(self._metadata.chains.values()) for link in chain}
-        if self._metadata_plog is not None:
-            known.add(PlogId.parse(self._metadata_plog).random)
+        if self._published.metadata_plog is not None:
+            known.add(PlogId.parse(self._published.metadata_plog).random)
         for random in sorted(found - known):
             self.plogs.delete_file(random)
 
     def _let_go(self, done: Done) -> None:
         self._published.close()
-        self._published_before.close()
         self._coordinator.close()
         done()
 
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
-
-
-def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:
-    """Topics keep the slots that they had: what was published there says where recovery may begin."""
-    known = {} if before is None else {published.topic.id: published.slot for published in before.topics}
-    free = max([METADATA_SLOT + 1, *(known[row.id] + row.partitions for row in rows if row.id in known)])
-    topics = {}
-    for row in rows:
-        if row.id not in known:
-            known[row.id] = free
-            free += row.partitions
-        topics[row.name] = PublishedTopic(row, known[row.id])
-    return topics
-
-
-def _readable_catalog(published: PublishedReader) -> Catalog | None:
-    try:
-        return published.catalog()
-    except CordwoodError:
-        # It is made anew now; without it recovery reads a little more.
-        return None
 
 
 def _service(owner: Owner) -> str:

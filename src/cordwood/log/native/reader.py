@@ -12,9 +12,13 @@ from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
 
 from .folder_log import FolderLog
-from .stream.cursor import LogCursor, Source
+from .stream.cursor import LogCursor, Source, Step
 
-_STEPS_AHEAD = 2
+# Two threads, since copying out of the page cache and checking CRCs take about as long as each other and neither holds
+# the interpreter lock; steps are few, since what was read long before it is used has left the processor's cache.
+_THREADS = 2
+_STEPS_AHEAD = 3
+_SHARED_BYTES = 256 * 1024
 _POLL_SECONDS_MIN = 0.002
 _POLL_SECONDS_MAX = 0.05
 
@@ -33,11 +37,21 @@ class _Wanted:
         await self._event.wait()
 
 
-class NativeReader(Reader):
-    """At most three steps of a few MiB are held: the one that is given out, and two that wait.
+class _Slot:
+    """The place of one step in the order of the log, taken when its read begins, filled when it is decoded."""
 
-    One job at a time reads ahead, step after step, without asking the loop: a hop between threads for every step would
-    cost a third of the speed. It ends when enough waits, or at the end of the log, and the loop starts it again.
+    __slots__ = ("step",)
+
+    def __init__(self) -> None:
+        self.step: list[StoredBatch] | Exception | None = None
+
+
+class NativeReader(Reader):
+    """At most four steps of about 3 MiB are held: the one that is given out, and three that are being made or wait.
+
+    Two threads read ahead, step after step, without asking the loop: a hop between threads for every step would cost a
+    third of the speed. One reads while the other checks and decodes what it has read. They end when enough waits, or at
+    the end of the log, and the loop starts them again.
     """
 
     def __init__(
@@ -52,7 +66,7 @@ class NativeReader(Reader):
         check: Callable[[], None],
     ) -> None:
         self._cursor: LogCursor | None = None
-        self._steps: deque[list[StoredBatch] | Exception] = deque()
+        self._slots: deque[_Slot] = deque()
         if start is not None and start < 0:
             raise InvalidInput(f"start is {start}: offsets begin at 0")
         if stop is not None and stop < 0:
@@ -71,8 +85,10 @@ class NativeReader(Reader):
         self._wanted: _Wanted | None = None
 
         self._lock = threading.Lock()
-        self._reading: Future[None] | None = None
-        self._running = False
+        self._disk = threading.Lock()
+        self._jobs: set[Future[None]] = set()
+        self._threads = 0
+        self._ended = False
 
     async def __anext__(self) -> StoredBatch:
         while not self._ready:
@@ -95,9 +111,11 @@ class NativeReader(Reader):
         wanted = self._wanted
         if wanted is not None:
             wanted.wake()
-        if self._reading is not None:
+        with self._lock:
+            jobs = list(self._jobs)
+        for job in jobs:
             # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
-            await asyncio.wrap_future(self._reading)
+            await asyncio.wrap_future(job)
         self._let_go()
 
     def __del__(self) -> None:
@@ -108,20 +126,23 @@ class NativeReader(Reader):
         cursor = self._cursor
         if cursor is not None:
             cursor.close()
-        self._steps.clear()
+        self._slots.clear()
 
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the end of what is durable, or once the reader is closed."""
         while not self._closed:
             arrived = _Wanted()
             with self._lock:
-                step = self._steps.popleft() if self._steps else None
-                start_reading = not self._running and (step is None or (bool(step) and isinstance(step, list)))
-                self._running = self._running or start_reading
-                if step is None:
+                step = self._slots[0].step if self._slots else None
+                if step is not None:
+                    self._slots.popleft()
+                else:
                     self._wanted = arrived
-            if start_reading:
-                self._reading = self._executor.submit(self._read_ahead)
+                    if not self._slots:
+                        # The log may have grown since its end was met.
+                        self._ended = False
+                if not self._threads and not self._ended:
+                    self._start_thread()
             if step is None:
                 await arrived.wait()
                 self._wanted = None
@@ -134,23 +155,60 @@ class NativeReader(Reader):
                 return step
         return []
 
+    def _start_thread(self) -> None:
+        """With the lock held."""
+        self._threads += 1
+        job = self._executor.submit(self._read_ahead)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+
     def _read_ahead(self) -> None:
         """On a thread: read until enough waits, or there is nothing more to read now."""
-        more = True
-        while more:
-            try:
-                step: list[StoredBatch] | Exception = [] if self._closed else self._read()
-            except Exception as error:
-                step = error
-            with self._lock:
-                self._steps.append(step)
-                more = bool(step) and not isinstance(step, Exception) and len(self._steps) < _STEPS_AHEAD
-                self._running = more
-                wanted, self._wanted = self._wanted, None
-            if wanted is not None:
-                wanted.wake()
+        while True:
+            with self._disk:
+                slot = self._claimed()
+                if slot is None:
+                    return
+                step = self._fetched()
+                if not isinstance(step, Step):
+                    self._ended = True
+            if isinstance(step, Step) and len(step.frames.data) >= _SHARED_BYTES:
+                self._share()
+            self._fill(slot, _decoded(step))
 
-    def _read(self) -> list[StoredBatch]:
+    def _claimed(self) -> _Slot | None:
+        """The place of the next step; None where this thread is to end."""
+        with self._lock:
+            if self._ended or self._closed or len(self._slots) >= _STEPS_AHEAD:
+                self._threads -= 1
+                return None
+            slot = _Slot()
+            self._slots.append(slot)
+            return slot
+
+    def _share(self) -> None:
+        with self._lock:
+            if self._threads < _THREADS and len(self._slots) < _STEPS_AHEAD and not self._closed:
+                self._start_thread()
+
+    def _fill(self, slot: _Slot, step: list[StoredBatch] | Exception) -> None:
+        slot.step = step
+        with self._lock:
+            if isinstance(step, Exception):
+                self._ended = True
+            if not self._slots or self._slots[0].step is None:
+                return
+            wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.wake()
+
+    def _fetched(self) -> Step | Exception | None:
+        try:
+            return None if self._closed else self._fetch()
+        except Exception as error:
+            return error
+
+    def _fetch(self) -> Step | None:
         if self._cursor is None:
             source = self._resolve()
             view = source.view()
@@ -161,8 +219,8 @@ class NativeReader(Reader):
             self._cursor = LogCursor(source, view.start if self._start is None else self._start)
             self._source = source
         if self._at_stop():
-            return []
-        return self._cursor.read(self._stop)
+            return None
+        return self._cursor.fetch(self._stop)
 
     def _at_stop(self) -> bool:
         return self._stop is not None and self._cursor is not None and self._cursor.offset >= self._stop
@@ -190,3 +248,12 @@ class NativeReader(Reader):
             except TimeoutError:
                 self._poll_seconds = min(2 * self._poll_seconds, _POLL_SECONDS_MAX)
         self._wanted = None
+
+
+def _decoded(step: Step | Exception | None) -> list[StoredBatch] | Exception:
+    if step is None:
+        return []
+    try:
+        return step if isinstance(step, Exception) else step.batches()
+    except Exception as error:
+        return error

@@ -1,13 +1,13 @@
 """The data source `cordwood`: what Spark calls, in processes of its own, to read logs.
 
-`options` (what was asked for), `plan` (which records each task reads), `reader` (planning and reading, with the folder
-open), `rows` (frames as Arrow batches), `schema` (the columns). Imports pyspark and pyarrow.
+`options` (what was asked for), `reader` (a batch), `stream` (a stream; `position` and `share` are its), `reading` (what
+both do), `plan` (which records each task reads), `rows` (frames as Arrow batches), `schema` (the columns); below them
+`logs` (the interface of an engine), `folder` (which is one) and `engines` (which knows them). Imports pyspark.
 """
 
-from collections.abc import Mapping
 from typing import NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from cordwood.errors import InvalidInput, Unavailable
@@ -15,16 +15,13 @@ from cordwood.errors import InvalidInput, Unavailable
 from .options import ReadOptions
 from .reader import LogsReader
 from .schema import spark_schema
+from .stream import LogsStream
 
 __all__ = ["CordwoodSource"]
 
 
 class CordwoodSource(DataSource):
     """`spark.read.format("cordwood")`: the records of logs as rows, like those of Spark's own Kafka source."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        # Checked here, since this is what `load()` runs.
-        self.read_options = ReadOptions.of(options)
 
     @classmethod
     def name(cls) -> str:
@@ -33,19 +30,16 @@ class CordwoodSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's own Kafka source."""
-        return spark_schema(self.read_options.include_headers)
+        # What `load()` runs: the options are checked as early as it can be.
+        return spark_schema(ReadOptions.of(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans a batch read, and what its tasks run."""
-        if schema != self.schema():
-            raise InvalidInput(
-                f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
-            )
-        return LogsReader(self.read_options)
+        return LogsReader(self._read_options(schema))
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be read as streams on Spark yet: use spark.read")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What plans the micro-batches of a stream, and what their tasks run."""
+        return LogsStream(self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Not yet."""
@@ -54,3 +48,10 @@ class CordwoodSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Not yet."""
         raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        if schema != self.schema():
+            raise InvalidInput(
+                f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
+            )
+        return ReadOptions.of(self.options)

@@ -1,15 +1,18 @@
-"""The options of a read: those of Spark's own Kafka source, checked. Spark takes their names in any case."""
+"""The options of a read: those of Spark's own Kafka source, checked. Spark takes their names in any case.
+
+Spark asks for the columns before it says whether they are for a batch or for a stream: `ReadOptions.of` checks what
+holds for both, `for_batch` and `for_stream` the rest.
+"""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cordwood.errors import InvalidInput
 from cordwood.log.topics import checked_topic_name
-from cordwood.url import FileUrl, parse_url
+from cordwood.url import FileUrl, Url, parse_url
 
 EARLIEST = -2
 LATEST = -1
@@ -22,10 +25,16 @@ ALLOWED = (
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
+    "maxOffsetsPerTrigger",
     "minPartitions",
     "failOnDataLoss",
     "includeHeaders",
 )
+TOPIC_IDS = "topic ids"
+BEGAN_AT = "began at"
+"""No names of topics: what a stream's position has beside offsets, which may be given as they stand in its progress."""
+KAFKA_PREFIX = "kafka."
+"""Options that begin so are settings of the client, and belong to the url."""
 
 _TOPICS = ("topic", "subscribe", "subscribePattern")
 _BY_LOWER_NAME = {name.lower(): name for name in ALLOWED}
@@ -38,18 +47,25 @@ class Offsets:
     everywhere: int | None = None
     by_log: Mapping[str, Mapping[int, int]] | None = None
 
+    def numbers(self) -> set[int]:
+        """All that are in it."""
+        if self.by_log is None:
+            return {self.everywhere} if self.everywhere is not None else set()
+        return {number for partitions in self.by_log.values() for number in partitions.values()}
+
 
 @dataclass(frozen=True)
 class ReadOptions:
     """What is to be read, and how."""
 
-    folder: Path
+    url: Url
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    start: Offsets = Offsets(EARLIEST)
-    stop: Offsets = Offsets(LATEST)
+    start: Offsets | None = None
+    stop: Offsets | None = None
     start_ms: int | None = None
     """If given, it counts instead of `start`."""
+    max_offsets: int | None = None
     min_partitions: int = 0
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -61,41 +77,70 @@ class ReadOptions:
         >>> ReadOptions.of({"url": "file:/srv/data", "TOPIC": "events", "minpartitions": "4"}).min_partitions
         4
         """
-        given = _by_name(options)
+        given, kafka = _by_name(options)
         topics, pattern = _topics(given)
         return ReadOptions(
-            folder=_folder(given),
+            url=_url(given, kafka),
             topics=topics,
             pattern=pattern,
-            start=_offsets(given, "startingOffsets", "earliest", EARLIEST),
-            stop=_offsets(given, "endingOffsets", "latest", LATEST),
+            start=_offsets(given, "startingOffsets", {"earliest": EARLIEST, "latest": LATEST}),
+            stop=_offsets(given, "endingOffsets", {"latest": LATEST}),
             start_ms=_number(given, "startingTimestamp", "milliseconds since 1970", 0),
+            max_offsets=_number(given, "maxOffsetsPerTrigger", "a number of records", 1),
             min_partitions=_number(given, "minPartitions", "a number of tasks", 1) or 0,
             fail_on_data_loss=_switch(given, "failOnDataLoss", True),
             include_headers=_switch(given, "includeHeaders", False),
         )
 
+    def for_batch(self) -> "ReadOptions":
+        """From the earliest to the latest offset unless told; never from the latest, as with Kafka's source."""
+        if self.start is not None and LATEST in self.start.numbers():
+            raise InvalidInput(
+                "option 'startingOffsets': a batch cannot begin at the latest offset; it takes 'earliest' or JSON"
+                f" such as {_example(EARLIEST)}"
+            )
+        if self.max_offsets is not None:
+            raise InvalidInput(
+                "option 'maxOffsetsPerTrigger' is for streams (spark.readStream); a batch is bounded by endingOffsets"
+            )
+        return replace(self, start=self.start or Offsets(EARLIEST), stop=self.stop or Offsets(LATEST))
 
-def _by_name(options: Mapping[str, str]) -> dict[str, str]:
-    unknown = sorted(name for name in options if name.lower() not in _BY_LOWER_NAME)
+    def for_stream(self) -> "ReadOptions":
+        """From the latest offset on unless told, and without an end, as with Kafka's source."""
+        if self.stop is not None:
+            raise InvalidInput(
+                "option 'endingOffsets' is for batches (spark.read); a stream that ends where the log ends now is"
+                " started with trigger(availableNow=True)"
+            )
+        return replace(self, start=self.start or Offsets(LATEST))
+
+
+def _by_name(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Ours, by the names that they have in `ALLOWED`, and Kafka's."""
+    lowered = {name.lower(): (name, value) for name, value in options.items()}
+    kafka = {name: value for name, (_, value) in lowered.items() if name.startswith(KAFKA_PREFIX)}
+    unknown = sorted(lowered[name][0] for name in lowered.keys() - kafka.keys() - _BY_LOWER_NAME.keys())
     if unknown:
-        raise InvalidInput(f"unknown option {unknown[0]!r}; a batch read of a log takes {', '.join(ALLOWED)}")
-    return {_BY_LOWER_NAME[name.lower()]: value for name, value in options.items()}
+        raise InvalidInput(f"unknown option {unknown[0]!r}; reading a log takes {', '.join(ALLOWED)}")
+    ours = {_BY_LOWER_NAME[name]: value for name, (_, value) in lowered.items() if name not in kafka}
+    return ours, {name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()}
 
 
-def _folder(given: Mapping[str, str]) -> Path:
+def _url(given: Mapping[str, str], kafka: Mapping[str, str]) -> Url:
     if "url" not in given:
         raise InvalidInput("the option 'url' is missing: it names the folder, such as file:/srv/data")
     url = given["url"]
     parsed = parse_url(url)
     if not isinstance(parsed, FileUrl):
         raise InvalidInput(f"option 'url': {parsed} cannot be read by Spark yet; use file:/FOLDER")
+    if kafka:
+        raise InvalidInput(f"option {KAFKA_PREFIX + min(kafka)!r} is for kafka:// urls, and the url is {parsed}")
     if not url.partition(":")[2].startswith("/"):
         raise InvalidInput(
             f"option 'url': {url!r} is relative, and Spark's processes run in other folders: write file:/FOLDER,"
             " or use pipeline.read(spark, url, topic), which makes it absolute"
         )
-    return parsed.path
+    return parsed
 
 
 def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
@@ -117,22 +162,30 @@ def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
         raise InvalidInput(f"option {named[0]!r}: {error}") from error
 
 
-def _offsets(given: Mapping[str, str], name: str, word: str, number: int) -> Offsets:
-    """As Kafka's source: a batch cannot begin at the latest offset, nor end at the earliest."""
-    text = given.get(name, word).strip()
-    if text.lower() == word:
-        return Offsets(number)
-    example = json.dumps({"events": {"0": 23, "1": number}})
-    wrong = f"option {name!r}: {text!r} is neither {word!r} nor JSON such as {example}"
+def _offsets(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> Offsets | None:
+    if name not in given:
+        return None
+    text = given[name].strip()
+    if text.lower() in words:
+        return Offsets(words[text.lower()])
+    wrong = f"option {name!r}: {text!r} is neither {' nor '.join(map(repr, words))} nor JSON such as"
+    wrong = f"{wrong} {_example(*words.values())}"
     try:
-        by_log = {topic: _partitions(partitions) for topic, partitions in _object(json.loads(text)).items()}
+        topics = _object(json.loads(text))
+        by_log = {
+            topic: _partitions(partitions) for topic, partitions in topics.items() if topic not in (TOPIC_IDS, BEGAN_AT)
+        }
     except ValueError as error:
         raise InvalidInput(wrong) from error
-    lowest = min((offset for partitions in by_log.values() for offset in partitions.values()), default=0)
-    forbidden = LATEST if number == EARLIEST else EARLIEST
-    if lowest < EARLIEST or any(forbidden in partitions.values() for partitions in by_log.values()):
-        raise InvalidInput(f"{wrong}; of the numbers below 0 only {number} ({word}) has a meaning there")
-    return Offsets(by_log=by_log)
+    offsets = Offsets(by_log=by_log)
+    if any(number < 0 and number not in words.values() for number in offsets.numbers()):
+        meanings = " and ".join(f"{number} ({word})" for word, number in words.items())
+        raise InvalidInput(f"{wrong}; of the numbers below 0 only {meanings} mean something there")
+    return offsets
+
+
+def _example(*numbers: int) -> str:
+    return json.dumps({"events": {str(partition): number for partition, number in enumerate((23, *numbers))}})
 
 
 def _partitions(partitions: Any) -> dict[int, int]:

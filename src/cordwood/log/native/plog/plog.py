@@ -1,6 +1,6 @@
 """An open plog: the file, how far it is written, and how far it is synced."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
@@ -40,7 +40,7 @@ class Plog:
         self._closed = closed
         self._seal: Seal | None = None
 
-    def append(self, pieces: Iterable[tuple[int, Sequence[Buffer]]], length: int, position: int) -> None:
+    def append(self, pieces: Iterable[tuple[int, Buffer]], length: int, position: int) -> None:
         """Write `length` bytes at `position`, which must be the end. Nothing is durable before `sync`.
 
         They come in pieces, each with its place among the bytes, and may be made one by one.
@@ -56,11 +56,11 @@ class Plog:
         if position + length > self.size:
             raise TooLarge(f"plog {self.id} has {self.size - position} bytes left, {length} are asked for")
         try:
-            for at, buffers in pieces:
-                self._file.write(buffers, position + at)
+            for at, piece in pieces:
+                self._file.write([piece], position + at)
                 if length >= _EARLY_BYTES:
                     # So that the disk writes while the next piece is being made.
-                    self._file.begin_sync(position + at, sum(map(len, buffers)))
+                    self._file.begin_sync(position + at, len(piece))
         except OSError as error:
             self.failed = error
             raise

@@ -1,6 +1,7 @@
 """Frames out of plogs, in large steps: one read of the disk for many frames, columns that are views of that read."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from cordwood.errors import Corrupt
 from cordwood.records import (
@@ -16,13 +17,38 @@ from cordwood.records import (
 from ..plog import PlogId, PlogStore
 from ..world.disk import File
 
-STEP_BYTES = 4 * 1024 * 1024
-"""What one step of a reader brings, about: enough for the hop between threads not to matter."""
-
 # One read of the disk. Neighbouring frames are mostly of one length, so a read is made to end behind a whole one, with
 # the header of the next, which tells how long that is; a frame that is cut at the end is read again.
 _READ_BYTES = 3 * 1024 * 1024
 _FIND_BYTES = 256 * 1024
+
+
+class Frames(NamedTuple):
+    """Whole frames as they were read; only their headers are checked yet."""
+
+    plog: PlogId
+    position: int
+    data: memoryview
+    places: list[tuple[int, FrameHeader]]
+    """Where in the data each frame begins, and its header."""
+
+    @property
+    def first_offset(self) -> int:
+        return self.places[0][1].first_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.places[-1][1].next_offset
+
+    def decoded(self) -> list[StoredBatch]:
+        """Their batches, CRCs checked. Takes no lock and no I/O: may run on another thread than the next read."""
+        batches = []
+        for at, header in self.places:
+            try:
+                batches.append(decode_frame(self.data, at, header))
+            except Corrupt as error:
+                raise _damaged(self.plog, self.position + at, str(error)) from error
+        return batches
 
 
 class PlogCursor:
@@ -34,36 +60,34 @@ class PlogCursor:
         self._file = file
         self._next_length = _READ_BYTES
 
-    def read(self, end: int) -> list[StoredBatch]:
-        """The next frames up to byte `end`, which is a frame boundary; CRCs checked."""
-        batches: list[StoredBatch] = []
-        step_end = self.position + STEP_BYTES
-        while self.position < end and (self.position < step_end or not batches):
-            batches += self._read_some(end)
-        return batches
-
-    def _read_some(self, end: int) -> list[StoredBatch]:
+    def read(self, end: int) -> Frames:
+        """The next frames up to byte `end`, which is a frame boundary: one read of the disk."""
         start = self.position
         size = max(1, _READ_BYTES // self._next_length) * self._next_length + FRAME_HEADER_BYTES
         data = self._file.read(min(size, end - start), start)
-        batches = []
+        places = []
         at = 0
         while at < len(data):
             try:
                 header = self._header(data, at)
-                self._next_length = header.length
-                batches.append(decode_frame(data, at, header))
             except FrameCut:
                 break
             except Corrupt as error:
                 raise self._damaged(start + at, str(error)) from error
+            self._next_length = header.length
+            if at + header.length > len(data):
+                break
+            places.append((at, header))
             at += header.length
-        if not batches and len(data) >= min(max(size, self._next_length), end - start):
-            raise self._damaged(start, "no whole frame stands there")
-        if not batches and len(data) < min(size, end - start):
+        if places:
+            self.position = start + at
+            return Frames(self.id, start, data, places)
+        if len(data) < min(size, end - start):
             raise self._damaged(start + len(data), "the file ends there")
-        self.position = start + at
-        return batches
+        if len(data) >= min(self._next_length, end - start):
+            raise self._damaged(start, "no whole frame stands there")
+        # Longer than was thought: now its length is known.
+        return self.read(end)
 
     def read_one(self, end: int) -> StoredBatch:
         """The next frame alone."""
@@ -119,7 +143,7 @@ class PlogCursor:
         return header
 
     def _damaged(self, position: int, reason: str) -> Corrupt:
-        return Corrupt(f"plog {self.id} is damaged at byte {position}: {reason}")
+        return _damaged(self.id, position, reason)
 
 
 def open_cursor(plogs: PlogStore, id: PlogId, position: int = 0) -> PlogCursor:
@@ -131,6 +155,10 @@ def stored_batches(plogs: PlogStore, id: PlogId, start: int, end: int) -> Iterat
     cursor = open_cursor(plogs, id, start)
     try:
         while cursor.position < end:
-            yield from cursor.read(end)
+            yield from cursor.read(end).decoded()
     finally:
         cursor.close()
+
+
+def _damaged(id: PlogId, position: int, reason: str) -> Corrupt:
+    return Corrupt(f"plog {id} is damaged at byte {position}: {reason}")

@@ -6,7 +6,7 @@ from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.records import StoredBatch
 
 from ..plog import PlogStore
-from .blocks import PlogCursor, open_cursor
+from .blocks import Frames, PlogCursor, open_cursor
 from .chain import Chain, Link
 from .gate import Durable
 
@@ -35,6 +35,26 @@ class Source(Protocol):
         """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
 
 
+class Step(NamedTuple):
+    """What one read of the disk brought: the offsets from `start` to below `stop`, still to be checked and decoded."""
+
+    frames: Frames
+    start: int
+    stop: int
+
+    def batches(self) -> list[StoredBatch]:
+        """Its batches, CRCs checked. May run on any thread, beside the next read."""
+        batches = self.frames.decoded()
+        first = batches[0].offsets[0]
+        if first < self.start:
+            batches[0] = batches[0][self.start - first :]
+        while batches[-1].offsets[0] >= self.stop:
+            batches.pop()
+        if batches[-1].offsets[-1] >= self.stop:
+            batches[-1] = batches[-1][: self.stop - batches[-1].offsets[0]]
+        return batches
+
+
 class LogCursor:
     """Reads forward from `offset`. Holds one file open while there is something to read."""
 
@@ -49,16 +69,27 @@ class LogCursor:
 
         `Trimmed` if the next offset is no longer kept.
         """
+        offset = self.offset
+        step = self.fetch(stop)
+        try:
+            return [] if step is None else step.batches()
+        except Corrupt:
+            # Whoever tries again begins at its frame.
+            self.close()
+            self.offset = offset
+            raise
+
+    def fetch(self, stop: int | None) -> Step | None:
+        """As `read`, but leaves checking and decoding to the caller; None at the end."""
         view = self._source.view(self.offset)
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
         if self.offset >= limit:
             self.close()
-            return []
+            return None
         try:
             plog, end = self._at_offset(view)
-            position = plog.position
-            batches = plog.read(end)
+            frames = plog.read(end)
         except NotFound as error:
             self._check_kept(self._source.view())
             raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}") from error
@@ -66,21 +97,15 @@ class LogCursor:
             # The plog may have been read beyond the offset: whoever tries again begins at its frame.
             self.close()
             raise
-        found = batches[0].offsets
-        if not found[0] <= self.offset <= found[-1]:
+        if not frames.first_offset <= self.offset < frames.next_offset:
             self.close()
             raise Corrupt(
-                f"plog {plog.id} is damaged at byte {position}: offsets {found[0]} to {found[-1]} stand there,"
-                f" not {self.offset}"
+                f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
+                f" {frames.next_offset - 1} stand there, not {self.offset}"
             )
-        if batches[0].offsets[0] < self.offset:
-            batches[0] = batches[0][self.offset - batches[0].offsets[0] :]
-        while batches and batches[-1].offsets[0] >= limit:
-            batches.pop()
-        if batches and batches[-1].offsets[-1] >= limit:
-            batches[-1] = batches[-1][: limit - batches[-1].offsets[0]]
-        self.offset = batches[-1].offsets[-1] + 1
-        return batches
+        step = Step(frames, self.offset, min(frames.next_offset, limit))
+        self.offset = step.stop
+        return step
 
     def close(self) -> None:
         if self._plog is not None:

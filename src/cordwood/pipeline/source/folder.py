@@ -1,0 +1,123 @@
+"""The logs of a folder: read beside the process that writes it, or without one.
+
+Nothing stays open between two calls: opening takes a fifth of a millisecond, and a folder that was moved away or made
+anew is seen as what it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from cordwood.errors import CordwoodError, NotFound, Trimmed, Unavailable
+from cordwood.log.native.folder import Folder, open_for_reading
+from cordwood.log.native.stream.cursor import LogCursor, Source, View, offset_at
+from cordwood.records import StoredBatch
+
+from .logs import Bounds, LogName, Task, Topic
+
+TASK_BYTES = 128 * 1024 * 1024
+"""What a task of a batch reads at most, where whole plogs allow it: as much as Spark gives one of a file."""
+
+_CLOSE_SECONDS = 30.0
+
+
+class FolderLogs:
+    """The `Logs` of a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
+        with self._opened() as folder:
+            rows = sorted(folder.topics(), key=lambda row: row.name)
+        return [Topic(row.name, str(row.id), row.partitions) for row in rows if wanted(row.name)]
+
+    def bounds(self, topics: Sequence[Topic]) -> dict[LogName, Bounds]:
+        with self._opened() as folder:
+            views = {log: source.view() for log, source in _sources(folder, topics)}
+        return {log: Bounds(view.start, view.durable.next_offset) for log, view in views.items()}
+
+    def offsets_at(self, topics: Sequence[Topic], timestamp_ms: int) -> dict[LogName, int]:
+        with self._opened() as folder:
+            return {log: offset_at(source, timestamp_ms) for log, source in _sources(folder, topics)}
+
+    def split(self, task: Task) -> Iterator[Task]:
+        with self._opened() as folder:
+            yield from by_plogs(task, _source(folder, task).view())
+
+    def frames(self, task: Task) -> Iterator[StoredBatch]:
+        with self._opened() as folder:
+            source = _source(folder, task)
+            with closing(LogCursor(source, task.start)) as cursor:
+                while cursor.offset < task.stop:
+                    try:
+                        frames = cursor.read(task.stop)
+                    except Trimmed:
+                        raise
+                    except CordwoodError:
+                        # A topic that is deleted looks like damage to who is reading it.
+                        _check_same_topic(folder, task.topic, task.topic_id)
+                        raise
+                    if not frames:
+                        raise Unavailable(
+                            f"{source.name} ends at {cursor.offset}, but ended at {task.stop} when this was planned"
+                        )
+                    yield from frames
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[Folder]:
+        if not self._path.is_dir():
+            raise Unavailable(f"{self._path} does not exist on this machine: every process of Spark reads it")
+        folder = open_for_reading(self._path)
+        try:
+            yield folder
+        finally:
+            folder.close(_CLOSE_SECONDS)
+
+
+def by_plogs(task: Task, view: View, task_bytes: int = TASK_BYTES) -> Iterator[Task]:
+    """The range of a task, cut where plogs begin; neighbours are merged up to `task_bytes`. No I/O."""
+    start, size = task.start, 0
+    for first, following, plog_bytes in _plogs(view):
+        low, high = max(first, task.start), min(following, task.stop)
+        if low >= high:
+            continue
+        part = plog_bytes * (high - low) // (following - first)
+        if size and size + part > task_bytes:
+            yield replace(task, start=start, stop=low, weight=size)
+            start, size = low, 0
+        size += part
+    if start < task.stop:
+        yield replace(task, start=start, weight=size)
+
+
+def _plogs(view: View) -> Iterator[tuple[int, int, int]]:
+    """First offset, first offset of the next, and bytes of each plog that may be read."""
+    links = view.chain.links
+    ends = [*(link.first_offset for link in links[1:]), view.durable.next_offset]
+    for link, following in zip(links, ends, strict=True):
+        yield link.first_offset, min(following, view.durable.next_offset), view.end_of(link)
+
+
+def _sources(folder: Folder, topics: Sequence[Topic]) -> Iterator[tuple[LogName, Source]]:
+    for topic in topics:
+        logs = [LogName(topic.name, partition) for partition in range(topic.partitions)]
+        sources = [folder.source(*log) for log in logs]
+        # Afterwards: an id never comes back, so the topic that has it now is the one that was found before.
+        _check_same_topic(folder, topic.name, topic.id)
+        yield from zip(logs, sources, strict=True)
+
+
+def _source(folder: Folder, task: Task) -> Source:
+    source = folder.source(*task.log)
+    _check_same_topic(folder, task.topic, task.topic_id)
+    return source
+
+
+def _check_same_topic(folder: Folder, name: str, id: str) -> None:
+    if str(folder.topic(name).id) != id:
+        raise NotFound(f"topic {name!r} was deleted and made anew since this was planned")

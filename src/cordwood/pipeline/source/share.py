@@ -1,0 +1,35 @@
+"""How many records of each log a micro-batch takes, if it may not take all. No I/O."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+L = TypeVar("L")
+
+
+def shares(limit: int, waiting: Mapping[L, int], turn: int) -> dict[L, int]:
+    """`limit` records in all, or as many as wait: in proportion to what waits, as Kafka's source, but exactly.
+
+    Every log with something to read gets at least one, so that a busy one never keeps a quiet one waiting. If the limit
+    does not even give one to each, they take turns: `turn` is where to begin.
+
+    >>> shares(10, {"busy": 90, "quiet": 3, "empty": 0}, 0)
+    {'busy': 9, 'quiet': 1, 'empty': 0}
+    """
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(waiting)
+    given = dict.fromkeys(waiting, 0)
+    unserved = [log for log, count in waiting.items() if count]
+    if limit <= len(unserved):
+        first = turn % len(unserved)
+        for log in (*unserved[first:], *unserved[:first])[:limit]:
+            given[log] = 1
+        return given
+    rest, rest_total = limit - len(unserved), total - len(unserved)
+    for log in unserved:
+        given[log] = 1 + rest * (waiting[log] - 1) // rest_total
+    # What rounding left over, less than one a log: to those that have the most to wait for.
+    left = limit - sum(given.values())
+    for log in sorted(unserved, key=lambda log: given[log] - waiting[log])[:left]:
+        given[log] += 1
+    return given

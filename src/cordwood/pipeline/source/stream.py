@@ -1,0 +1,163 @@
+"""A stream: planned micro-batch by micro-batch in one process that lives as long as the query, read by tasks.
+
+Spark writes the position that `latestOffset` gives into the checkpoint, and only then asks `partitions` for what leads
+to it; after a crash it asks again, with the same two positions. So what `partitions` does depends on those alone, and
+on what of it is still kept.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from cordwood.errors import InvalidInput, NotFound
+
+from .engines import logs_at
+from .logs import Bounds, LogName, Logs, Task
+from .options import BEGAN_AT, ReadOptions
+from .plan import at_least
+from .position import Position
+from .reading import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts
+from .share import shares
+
+
+class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reading. Workers run `read`, on copies that were made before anything was opened."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options.for_stream()
+        self._losses = Losses(options)
+        self._opened: Logs | None = None
+        self._initial: dict[str, Any] | None = None
+        self._final: Look | None = None
+        """With `availableNow`: what there was when the query was started, which is all that it reads."""
+        self._latest: Position | None = None
+        self._missing: set[str] = set()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query begins that has no checkpoint yet."""
+        now = self._final or look(self._logs(), selection(self._options))
+        check_all_there(self._options, now)
+        begin = starts(self._options, self._logs(), now)
+        kept = {
+            log: kept_range(log, begin[log], bounds.stop, bounds, self._losses) for log, bounds in now.bounds.items()
+        }
+        self._initial = Position({log: start for log, (start, _) in kept.items()}, _ids(now)).json()
+        return self._initial
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Up to where the next micro-batch reads; the same as `start` if there is nothing new.
+
+        What is lost is noticed here already: an error then leaves the checkpoint as it is.
+        """
+        before, now = Position.of(start), look(self._logs(), selection(self._options))
+        self._latest = _end(now)
+        until = self._latest if self._final is None else _no_further(self._latest, _end(self._final))
+        ranges = self._ranges(before, until, now)
+        self._check_missing(now)
+        if isinstance(limit, ReadMaxRows):
+            waiting = {log: stop - begin for log, (begin, stop) in ranges.items()}
+            # What was read so far grows by the limit each time: the next turn begins where this one ended.
+            given = shares(limit.max_rows, waiting, sum(before.offsets.values()))
+            ranges = {log: Bounds(begin, begin + given[log]) for log, (begin, _) in ranges.items()}
+        end = Position({log: stop for log, (_, stop) in ranges.items()}, until.ids)
+        if start == self._initial:
+            return {**end.json(), BEGAN_AT: start}
+        return start if end == before else end.json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxOffsetsPerTrigger`."""
+        return ReadAllAvailable() if self._options.max_offsets is None else ReadMaxRows(self._options.max_offsets)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends of the logs, which Spark shows in the progress: how far behind the query is."""
+        return None if self._latest is None else self._latest.json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end, for all micro-batches of this run."""
+        self._final = look(self._logs(), selection(self._options))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One task for each log that has something new, unless `minPartitions` asks for more."""
+        before, until = Position.before(start, end), Position.of(end)
+        ranges = self._ranges(before, until, look(self._logs(), until.ids.__contains__))
+        tasks = [
+            Task(log.topic, until.ids[log.topic], log.partition, begin, stop, stop - begin)
+            for log, (begin, stop) in ranges.items()
+            if begin < stop
+        ]
+        return [InputPartition(task) for task in at_least(tasks, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, as Arrow batches."""
+        return read_task(self._options, partition)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _logs(self) -> Logs:
+        if self._opened is None:
+            self._opened = logs_at(self._options.url)
+        return self._opened
+
+    def _ranges(self, before: Position, until: Position, now: Look) -> dict[LogName, Bounds]:
+        """What is to be read of each log to get from one position to another; what is missing of it is a loss."""
+        self._report_gone(before, until)
+        ranges = {}
+        for log, stop in until.offsets.items():
+            id = until.ids[log.topic]
+            # A log that is new is read from its very first record, and that this one is kept must be known, too.
+            begin = before.offsets.get(log, 0) if before.ids.get(log.topic) == id else 0
+            if begin > stop:
+                text = f"{log}: was read up to offset {begin}, but ends at {stop} now"
+                self._losses.report(InvalidInput(f"{text}; {GO_ON}"))
+                begin = stop
+            topic = now.topics.get(log.topic)
+            if topic is not None and topic.id == id:
+                ranges[log] = kept_range(log, begin, stop, now.bounds[log], self._losses)
+            elif begin < stop:
+                what = "does not exist any more" if topic is None else "was deleted and made anew"
+                text = f"{log}: offsets {begin} to {stop - 1} are gone: topic {log.topic!r} {what}"
+                self._losses.report(NotFound(f"{text}; {GO_ON}"))
+        return ranges
+
+    def _check_missing(self, now: Look) -> None:
+        """Where a topic may go, the query also waits for one that it was told to read; it says so once."""
+        missing = set(self._options.topics) - now.topics.keys()
+        for name in sorted(missing - self._missing):
+            text = f"topic {name!r} does not exist in {self._options.url}"
+            self._losses.report(NotFound(f"{text}; with failOnDataLoss=false the query waits for it"))
+        self._missing = missing
+
+    def _report_gone(self, before: Position, until: Position) -> None:
+        for name, id in before.ids.items():
+            if until.ids.get(name) == id:
+                continue
+            what = "was deleted and made anew" if name in until.ids else "does not exist any more"
+            read = ", ".join(f"{log} up to {offset}" for log, offset in before.offsets.items() if log.topic == name)
+            text = f"topic {name!r} {what}: what followed where it was read to ({read}) is gone"
+            self._losses.report(NotFound(f"{text}; {GO_ON}"))
+
+
+def _ids(now: Look) -> Mapping[str, str]:
+    return {topic.name: topic.id for topic in now.topics.values()}
+
+
+def _end(now: Look) -> Position:
+    return Position({log: stop for log, (_, stop) in now.bounds.items()}, _ids(now))
+
+
+def _no_further(latest: Position, final: Position) -> Position:
+    """The latest position, of the topics that were there at the final one, and not beyond it."""
+    ids = {name: id for name, id in latest.ids.items() if final.ids.get(name) == id}
+    offsets = {
+        log: min(offset, final.offsets[log])
+        for log, offset in latest.offsets.items()
+        if log.topic in ids and log in final.offsets
+    }
+    return Position(offsets, ids)
