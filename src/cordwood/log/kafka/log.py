@@ -126,8 +126,8 @@ class KafkaLog(Log):
         if limit is not None and (found := first_too_large(batch, limit)) is not None:
             index, size = found
             raise TooLarge(
-                f"{self.name}: record {index} of the batch is {size:,} bytes, the topic's max.message.bytes is {limit:,}:"
-                " split it, or raise the limit"
+                f"{self.name}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is"
+                f" {limit:,}: split it, or raise the limit"
             )
         stamps = batch.timestamps
         if stamps is not None and 0 in stamps:
