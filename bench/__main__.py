@@ -10,20 +10,28 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import read, spark, write
+from bench import kafka, read, spark, write
 from bench.measure import Row
 
-_BENCHES: dict[str, Callable[[Path], Row | list[Row]]] = {
-    "bulk": write.bulk,
-    "small": write.small,
-    "sqlite": write.against_sqlite,
-    "arrow": read.to_arrow,
-    "opening": read.opening,
-    "memory": read.memory,
-    "spark": spark.reading,
+Bench = Callable[[Path], Row | list[Row]]
+
+# The pages of results, and what is on them: a page is written when all of it was run.
+_PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
+    "embedded": (
+        "The embedded log",
+        {
+            "bulk": write.bulk,
+            "small": write.small,
+            "sqlite": write.against_sqlite,
+            "arrow": read.to_arrow,
+            "opening": read.opening,
+            "memory": read.memory,
+        },
+    ),
+    "spark": ("Spark", {"spark": spark.reading}),
+    "kafka": ("The Kafka log", {"kafka-append": kafka.append, "kafka-read": kafka.read}),
 }
-# What has a page of results of its own; all the rest is on embedded.md.
-_PAGES = {"spark": "Spark"}
+_BENCHES = {name: bench for _, benches in _PAGES.values() for name, bench in benches.items()}
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -43,12 +51,9 @@ def main() -> int:
             result = _BENCHES[name](Path(folder))
         results[name] = result if isinstance(result, list) else [result]
     print(_table([row for rows in results.values() for row in rows]))
-    for name, title in _PAGES.items():
-        if name in results:
-            _write(name, title, results[name])
-    embedded = _BENCHES.keys() - _PAGES.keys()
-    if embedded <= results.keys():
-        _write("embedded", "The embedded log", [row for name in _BENCHES if name in embedded for row in results[name]])
+    for page, (title, benches) in _PAGES.items():
+        if benches.keys() <= results.keys():
+            _write(page, title, [row for name in benches for row in results[name]])
     return 0
 
 

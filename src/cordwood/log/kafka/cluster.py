@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
@@ -35,7 +36,8 @@ class SharedCluster:
         self.connections = 1
         self.gone: str | None = None
         """Why it cannot be used any more, if so."""
-        self._last_error: KafkaError | None = None
+        self._said: deque[KafkaError] = deque(maxlen=1)
+        """The last thing that went wrong with a broker."""
         try:
             self._admin = AdminClient(settings.admin(self._on_error))
         except KafkaException as error:
@@ -53,12 +55,12 @@ class SharedCluster:
 
     def reach(self, timeout: float) -> None:
         """Return once a broker has answered; blocks."""
-        self._last_error = None
+        self._said.clear()
         try:
             self._admin.list_topics(timeout=timeout)
         except KafkaException as error:
             self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
-            cause = self._last_error or kafka_error(error)
+            cause = self._said[-1] if self._said else kafka_error(error)
             if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
                 raise translated(cause, f"connecting to {self}", self.settings) from None
             why = self.settings.masked(cause.str())
@@ -152,7 +154,7 @@ class SharedCluster:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # follows what each of them said, and says less
-            self._last_error = error
+            self._said.append(error)
 
     def __str__(self) -> str:
         return f"kafka://{','.join(self.settings.servers)}"

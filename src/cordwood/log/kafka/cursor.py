@@ -53,7 +53,14 @@ class Cursor:
         self._sound = True
         self._asked = self._moved = time.monotonic()
         self._consumer: Any = consumers.take(follow)
-        self._assign()
+        try:
+            # It would look for the leader of a topic that is new to it once a second.
+            self._consumer.list_topics(topic, timeout=settings.timeout)
+            self._assign()
+        except KafkaException as error:
+            self._sound = False
+            self.close()
+            raise translated(kafka_error(error), self._what, settings) from None
 
     def read(self, stop: int | None, seconds: float) -> StoredBatch | None:
         """The next records below `stop`; None if none came within so many seconds. `offset` moves on."""

@@ -86,12 +86,12 @@ class Append:
         """Whether every record that was sent has its report."""
         return self.handed_over and len(self.offsets) + len(self.errors) == self.sent
 
-    def send(self, produce: Produce, finished: "Callable[[Append], None]") -> None:
+    def send(self, produce: Produce, records: int, finished: "Callable[[Append], None]") -> None:
         """Hand over the next records. A BufferError or KafkaException of the client comes through: the record that it
         is about was not taken, those before it were."""
         if self._rows is None:
             self._rows = _lists(self.batch)
-        first, stop = self.sent, min(self.sent + CHUNK_RECORDS, self.count)
+        first, stop = self.sent, min(self.sent + records, self.count)
         window = slice(first, stop)
         values, keys, headers, stamps = self._rows
         rows = iter(values[window])

@@ -3,15 +3,15 @@
 import time
 from concurrent.futures import Future
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from cordwood.errors import InvalidInput, NotFound, Timeout
+from cordwood.errors import InvalidInput, NotFound
 
 from .deadline import seconds_left
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
-from .topics import Topics
+from .topics import ATTEMPT_SECONDS, Topics
 
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -53,9 +53,9 @@ class Offsets:
         what = f"{topic}/{partition}: trim"
         log = TopicPartition(topic, partition, before)
         while True:
+            left = min(ATTEMPT_SECONDS, seconds_left(what, deadline))
             try:
-                left = seconds_left(what, deadline)
-                self._admin.delete_records([log], request_timeout=left)[log].result(left)
+                self._admin.delete_records([log], request_timeout=left)[log].result()
                 return
             except KafkaException as error:
                 cause = kafka_error(error)
@@ -69,26 +69,26 @@ class Offsets:
         deadline = time.monotonic() + timeout
         log = TopicPartition(topic, partition)
         while True:
-            left = seconds_left(what, deadline)
+            left = min(ATTEMPT_SECONDS, seconds_left(what, deadline))
             try:
                 asked: list[Future[ListOffsetsResultInfo]] = [
                     self._admin.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
                     for spec in specs
                 ]
-                return [future.result(left).offset for future in asked]
+                found = [future.result().offset for future in asked]
+                if OFFSET_INVALID not in found:
+                    return found
+                # What the client makes of a leader that died: an answer without an offset, and no error.
+                self._go_on(topic, partition, what, KafkaError(KafkaError._TRANSPORT), deadline)
             except KafkaException as error:
                 self._go_on(topic, partition, what, kafka_error(error), deadline)
-            except TimeoutError as error:
-                raise Timeout(f"{what} took more than {timeout} s") from error
 
     def _go_on(self, topic: str, partition: int, what: str, error: KafkaError, deadline: float) -> None:
-        """Returns where a second try may help: `No leaders found` is a missing topic, or one whose leader just died."""
-        if is_missing(error) or error.code() == KafkaError._NOENT:
-            facts = self._topics.facts(topic, seconds_left(what, deadline), lifetime=0)
-            if partition >= facts.partitions:
-                raise NotFound(f"{what}: topic {topic!r} has the partitions 0 to {facts.partitions - 1}")
-        elif error.code() not in TRANSIENT:
-            raise translated(error, what, self._settings)
-        # The client goes on asking the leader that it knows, by the epoch that it knows, until it is told a newer one.
-        self._topics.refresh(topic, seconds_left(what, deadline))
+        """Returns where a second try may help: the topic is there, and it was about its leader."""
+        if not is_missing(error) and error.code() != KafkaError._NOENT and error.code() not in TRANSIENT:
+            raise translated(error, what, self._settings) from None
+        partitions = self._topics.partitions(topic, deadline)
+        if partition >= partitions:
+            raise NotFound(f"{what}: topic {topic!r} has the partitions 0 to {partitions - 1}") from None
+        self._topics.refresh(topic, deadline)
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
 
-from .delivery import Append, tell
+from .delivery import CHUNK_RECORDS, Append, tell
 from .errors import is_refused, kafka_error, translated
 from .settings import Settings
 
@@ -20,6 +20,10 @@ QUEUE_BYTES_MAX = 64 * 1024 * 1024
 # event loop waiting, and in bulk its thread and the one that takes the reports would fight for the interpreter.
 _OWN_THREAD_RECORDS = 16
 _POLL_SECONDS = 0.02
+# With nothing to do the thread goes on waiting for reports for a while, longer each time, since it is woken by them
+# faster than by a caller; then it sleeps until somebody comes.
+_REST_SECONDS_MIN = 0.002
+_REST_SECONDS_MAX = 0.1
 _EXPIRE_SECONDS = 0.1
 _PURGE_SECONDS = 5.0
 
@@ -39,6 +43,7 @@ class Sender:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._idle = False
+        self._rest_seconds = _REST_SECONDS_MIN
         self._queue: deque[Append] = deque()
         self._queued_bytes = 0
         self._handing_over = False
@@ -57,8 +62,10 @@ class Sender:
                 raise Unavailable(f"{append.name}: the connection is closed: connect again", outcome="not_written")
             if self._queue and self._queued_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
-            own_thread = append.count <= _OWN_THREAD_RECORDS and not self._queue and not self._handing_over
-            if not (own_thread and self._hand_over(append)):
+            if not self._queue and not self._handing_over:
+                # Of a large append the first records: their reports call the thread, which does the rest.
+                self._hand_over(append, _OWN_THREAD_RECORDS)
+            if not append.handed_over:
                 self._queue.append(append)
                 self._queued_bytes += append.weight
             if self._idle:
@@ -91,7 +98,7 @@ class Sender:
             if self._queue:
                 self._hand_over_queue()
             else:
-                self._take_reports(_POLL_SECONDS)
+                self._take_reports(_POLL_SECONDS if self._under_way else self._rest_seconds)
             if self._fatal is not None:
                 self._rebuild()
             now = time.monotonic()
@@ -103,13 +110,18 @@ class Sender:
     def _next_round(self) -> bool:
         """Waits while there is nothing to do; False when it is time to end."""
         with self._lock:
+            busy = self._queue or self._under_way
+            if self._closing is not None:
+                return bool(busy) and time.monotonic() < self._closing
+            if not busy and self._rest_seconds < _REST_SECONDS_MAX:
+                self._rest_seconds *= 2
+                return True
+            self._rest_seconds = _REST_SECONDS_MIN
             while not self._queue and not self._under_way and self._closing is None:
                 self._idle = True
                 self._work.wait()
                 self._idle = False
-            if self._closing is None:
-                return True
-            return bool(self._queue or self._under_way) and time.monotonic() < self._closing
+            return True
 
     def _hand_over_queue(self) -> None:
         """The oldest append, or what of it the client takes now."""
@@ -119,7 +131,7 @@ class Sender:
         if not append.sent and append.future.done():
             append.cut = True  # cancelled while it waited
         while not append.handed_over and self._fatal is None and time.monotonic() < append.deadline:
-            room = self._hand_over(append)
+            room = self._hand_over(append, CHUNK_RECORDS)
             self._take_reports(0 if room else _POLL_SECONDS)
             if not room:
                 break
@@ -137,11 +149,11 @@ class Sender:
             wake()
         self._room_wanted.clear()
 
-    def _hand_over(self, append: Append) -> bool:
-        """Hand over a chunk; False if the client is full, or is about to be replaced."""
+    def _hand_over(self, append: Append, records: int) -> bool:
+        """Hand over the next records; False if the client is full, or is about to be replaced."""
         self._under_way[append] = None
         try:
-            append.send(self._producer.produce, self._to_check.append)
+            append.send(self._producer.produce, records, self._to_check.append)
         except BufferError:
             return False
         except KafkaException as raised:

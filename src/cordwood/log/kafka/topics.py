@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -23,6 +22,9 @@ T = TypeVar("T")
 
 BATCH_BYTES_DEFAULT = 1_048_588
 """The max.message.bytes of a topic that says nothing else: Kafka's own default."""
+
+ATTEMPT_SECONDS = 2.0
+"""A request to a broker that has just died is not answered: after so long another one is asked."""
 
 _BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the embedded log
 _REPLICAS_MAX = 3
@@ -90,11 +92,6 @@ class Topics:
         deadline = time.monotonic() + timeout
         return self._info(self._describe(name, deadline), deadline)
 
-    def refresh(self, name: str, timeout: float) -> None:
-        """Let the client learn anew who leads the topic's logs; without an answer it stays as it is."""
-        with suppress(KafkaException):
-            self._admin.list_topics(name, timeout=timeout)
-
     def facts(self, name: str, timeout: float, lifetime: float) -> TopicFacts:
         """What appends need to know, to be believed for so many seconds."""
         deadline = time.monotonic() + timeout
@@ -111,6 +108,18 @@ class Topics:
             topic_id=str(description.topic_id),
             expires=time.monotonic() + lifetime,
         )
+
+    def partitions(self, name: str, deadline: float) -> int:
+        """How many partitions a topic has now."""
+        return len(self._describe(name, deadline).partitions)
+
+    def refresh(self, name: str, deadline: float) -> None:
+        """Make the client look for the leaders of a topic that is there: on its own it believes in the old ones."""
+        what = f"looking for the leaders of topic {name!r}"
+        try:
+            self._admin.list_topics(name, timeout=seconds_left(what, deadline))
+        except KafkaException as error:
+            raise translated(kafka_error(error), what, self._settings) from None
 
     def delete(self, name: str, timeout: float) -> None:
         """Delete a topic, and return once it is gone."""
@@ -144,7 +153,7 @@ class Topics:
             asked = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
             return asked[name]
 
-        return self._ask(f"looking up topic {name!r}", deadline, ask)
+        return self._look_up(f"looking up topic {name!r}", deadline, ask)
 
     def _config_of(self, name: str, deadline: float) -> Mapping[str, str]:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
@@ -152,7 +161,7 @@ class Topics:
         def ask(left: float) -> "Future[dict[str, Any]]":
             return self._admin.describe_configs([resource], request_timeout=left)[resource]
 
-        entries = self._ask(f"looking up the settings of topic {name!r}", deadline, ask)
+        entries = self._look_up(f"looking up the settings of topic {name!r}", deadline, ask)
         return {key: entry.value for key, entry in entries.items()}
 
     def _metadata(self, what: str, deadline: float) -> Any:
@@ -161,23 +170,25 @@ class Topics:
         except KafkaException as error:
             raise translated(kafka_error(error), what, self._settings) from None
 
+    def _look_up(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+        """As `_ask`, of a request that changes nothing: it is repeated until the time is over."""
+        while True:
+            attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
+            try:
+                return self._ask(what, attempt, ask)
+            except Timeout:
+                seconds_left(what, deadline)
+
     def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
-        return answer(self._settings, what, deadline, ask)
+        """The answer to a request of the admin client, which ends in the time that it is given."""
+        try:
+            return ask(seconds_left(what, deadline)).result()
+        except KafkaException as error:
+            # Not chained: librdkafka's words may hold a secret, and are in the message without it.
+            raise translated(kafka_error(error), what, self._settings) from None
 
     def _pause(self, what: str, deadline: float) -> None:
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))
-
-
-def answer(settings: Settings, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
-    """The answer to a request of the admin client, with its errors translated."""
-    left = seconds_left(what, deadline)
-    try:
-        return ask(left).result(left)
-    except KafkaException as error:
-        # Not chained: librdkafka's words may hold a secret, and are in the message without it.
-        raise translated(kafka_error(error), what, settings) from None
-    except TimeoutError as error:
-        raise Timeout(f"{what} took more than the time given") from error
 
 
 def _config(replication: int, retention: timedelta | None, retention_bytes: int | None) -> dict[str, str]:

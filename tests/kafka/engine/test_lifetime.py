@@ -1,0 +1,208 @@
+"""The life of clients: shared by connections, flushed when closed, useless in a forked child, replaced when broken."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+
+import cordwood
+from cordwood import Batch, Client, Log, Unavailable
+from cordwood.log.kafka import cluster as cluster_module
+from cordwood.log.kafka import producer as producer_module
+from cordwood.log.kafka.producer import Sender
+from cordwood.testing.kafka import Broker
+from tests.kafka.engine.load import until
+
+
+async def values_of(log: Log) -> list[bytes | None]:
+    return [value async for batch in log.read() for value in batch.values]
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("cordwood-kafka")}
+
+
+async def test_connections_with_the_same_settings_share_their_clients(kafka: Broker) -> None:
+    other_url = f"{kafka.url}?client.id=other"
+    async with (
+        cordwood.connect(kafka.url) as one,
+        cordwood.connect(kafka.url) as two,
+        cordwood.connect(other_url) as cw,
+    ):
+        clusters = [each._engine._connection.cluster for each in (one, two, cw)]  # type: ignore[attr-defined]
+        assert clusters[0] is clusters[1]
+        assert clusters[0] is not clusters[2]
+
+
+async def test_after_the_last_close_no_client_and_no_thread_is_left(kafka: Broker, topic: str) -> None:
+    async with cordwood.connect(kafka.url) as cw:
+        await cw.create_topic(topic)
+        await cw.log(topic).append(Batch.of([b"x"]))
+        follower = cw.log(topic).read(follow=True)
+        await anext(follower)
+        assert threads()
+    await until(lambda: not threads())
+    assert not cluster_module._registry
+    assert not cluster_module._open
+
+
+async def test_a_read_only_connection_makes_no_client_that_writes(kafka: Broker, log: Log) -> None:
+    async with cordwood.connect(f"{kafka.url}?client.id=reads", read_only=True) as cw:
+        with pytest.raises(Unavailable) as caught:
+            await cw.log(log.topic).append(Batch.of([b"x"]))
+        assert caught.value.outcome == "not_written"
+        assert await values_of(cw.log(log.topic)) == []
+        assert not cw._engine._connection.cluster._senders  # type: ignore[attr-defined]
+
+
+async def test_closing_sends_what_was_appended(kafka: Broker, cw: Client, log: Log) -> None:
+    values = [b"%d" % number for number in range(50_000)]
+    async with cordwood.connect(f"{kafka.url}?client.id=closes") as other:
+        task = asyncio.ensure_future(other.log(log.topic).append(Batch.of(values)))
+        cluster = other._engine._connection.cluster  # type: ignore[attr-defined]
+        await until(lambda: any(sender._under_way for sender in cluster._senders.values()))
+    assert await task == range(50_000)
+    assert await values_of(log) == values
+
+
+async def test_a_reader_that_is_left_lets_its_client_go(cw: Client, log: Log) -> None:
+    await log.append(Batch.of([b"x"]))
+    reading = cw._engine._connection.cluster.reading  # type: ignore[attr-defined]
+    async for _ in log.read(follow=True):
+        break
+    gc.collect()
+    await until(lambda: not reading)
+
+
+async def test_cancelled_appends_leave_nothing_behind(cw: Client, log: Log) -> None:
+    await log.append(Batch.of([b"warm"]))
+    tasks = [asyncio.ensure_future(log.append(Batch.of([b"x"] * 5000))) for _ in range(20)]
+    await asyncio.sleep(0.002)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await log.append(Batch.of([b"last"]))
+    sender = only_sender(cw)
+    assert not sender._queue
+    assert not sender._queued_bytes
+    assert set(sender._under_way) == set()
+
+
+async def test_more_than_the_queue_holds_waits_for_room(monkeypatch: pytest.MonkeyPatch, cw: Client, log: Log) -> None:
+    monkeypatch.setattr(producer_module, "QUEUE_BYTES_MAX", 100_000)
+    await log.append(Batch.of([b"warm"]))
+    sender = only_sender(cw)
+    highest = 0
+
+    async def watch() -> None:
+        nonlocal highest
+        while True:
+            highest = max(highest, sender._queued_bytes)
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    batch = Batch.of([bytes(100)] * 500)
+    offsets = await asyncio.gather(*(log.append(batch) for _ in range(40)))
+    watching.cancel()
+    assert sorted(offset for part in offsets for offset in part) == list(range(1, 20_001))
+    assert 0 < highest <= 100_000 + batch.weight
+
+
+async def test_a_client_that_is_full_is_waited_for(kafka: Broker, log: Log) -> None:
+    values = [b"%d" % number for number in range(5000)]
+    async with cordwood.connect(f"{kafka.url}?queue.buffering.max.messages=100") as cw:
+        small = cw.log(log.topic)
+        assert await small.append(Batch.of(values)) == range(5000)
+        await asyncio.gather(*(small.append(Batch.of([b"x"] * 10)) for _ in range(100)))
+    assert await values_of(log) == values + [b"x"] * 1000
+
+
+async def test_after_a_fatal_error_a_new_client_goes_on_and_what_was_in_flight_is_unknown(
+    kafka: Broker, log: Log
+) -> None:
+    async with cordwood.connect(f"{kafka.url}?client.id=fatal&linger.ms=200") as cw:
+        same = cw.log(log.topic)
+        await same.append(Batch.of([b"before"]))
+        sender = only_sender(cw)
+        broken = sender._producer
+        in_flight = asyncio.ensure_future(same.append(Batch.of([b"in flight"])))
+        await asyncio.sleep(0.01)
+        # The client would say so when the broker refuses a sequence number for good.
+        sender._on_error(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "out of order", True))
+        with pytest.raises(Unavailable) as caught:
+            await in_flight
+        assert caught.value.outcome in ("unknown", "not_written")
+        after = await same.append(Batch.of([b"after"]))
+        assert sender._producer is not broken
+    values = await values_of(log)
+    assert values[0] == b"before"
+    assert values[after[0]] == b"after"
+    assert values.count(b"in flight") <= (caught.value.outcome == "unknown")
+
+
+def only_sender(cw: Client) -> Sender:
+    (sender,) = cw._engine._connection.cluster._senders.values()  # type: ignore[attr-defined]
+    assert isinstance(sender, Sender)
+    return sender
+
+
+FORK = """
+import asyncio, os, sys
+import cordwood
+from cordwood import Batch
+
+url, topic, how = sys.argv[1:]
+
+async def child(cw, log, readers):
+    for name, call in {
+        "topics": cw.topics, "topic": lambda: cw.topic(topic), "create": lambda: cw.create_topic("x"),
+        "delete": lambda: cw.delete_topic(topic), "spread": lambda: cw.append(topic, Batch.of([b"x"])),
+        "append": lambda: log.append(Batch.of([b"x"])), "bounds": log.bounds, "trim": lambda: log.trim(before=1),
+        "next": lambda: anext(readers[0]), "follow": lambda: anext(readers[1]), "close": cw.close,
+    }.items():
+        try:
+            await asyncio.wait_for(call(), 5)
+        except cordwood.Unavailable:
+            continue
+        sys.exit(f"{name} went through")
+    async with cordwood.connect(url) as cw:
+        await cw.log(topic).append(Batch.of([b"child"]))
+        return [value async for batch in cw.log(topic).read() for value in batch.values]
+
+async def open_all():
+    cw = await cordwood.connect(url)
+    log = cw.log(topic)
+    await log.append(Batch.of([b"parent"]))
+    [batch async for batch in log.read()]
+    readers = [log.read(), log.read(follow=True)]
+    await anext(readers[1])
+    return cw, log, readers
+
+cw, log, readers = asyncio.run(open_all())
+pid = os.fork()
+if not pid:
+    print(asyncio.run(child(cw, log, readers)), flush=True)
+    if how == "at once":
+        os._exit(0)
+    del cw, log, readers
+    sys.exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+asyncio.run(log.append(Batch.of([b"parent again"])))
+asyncio.run(cw.close())
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("how", ["at once", "as usual"])
+async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_hangs_nothing(
+    kafka: Broker, log: Log, how: str
+) -> None:
+    command = [sys.executable, "-c", FORK, kafka.url, log.topic, how]
+    run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == "[b'parent', b'child']\n"
+    assert await values_of(log) == [b"parent", b"child", b"parent again"]

@@ -1,0 +1,210 @@
+"""What a topic is made of, what it promises, and what its settings do to appends and reads."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+import cordwood
+from cordwood import Batch, Client, InvalidInput, Log, TooLarge, Trimmed
+from cordwood.log.kafka.record_size import record_bytes
+from cordwood.testing.kafka import Broker
+
+
+async def values_of(log: Log, start: int | None = None, stop: int | None = None) -> list[bytes | None]:
+    return [value async for batch in log.read(start, stop) for value in batch.values]
+
+
+def make(kafka: Broker, topic: str, **config: str) -> None:
+    """A topic as somebody else makes it."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
+
+
+def alter(kafka: Broker, topic: str, name: str, value: str) -> None:
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def settings_of(kafka: Broker, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    found = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in found.items()}
+
+
+async def test_a_topic_is_made_so_that_its_promises_hang_on_no_default(kafka: Broker, cw: Client, topic: str) -> None:
+    await cw.create_topic(topic, retention=timedelta(hours=3), retention_bytes=5000)
+    made = settings_of(kafka, topic)
+    wanted = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(3 * 3600 * 1000),
+        "retention.bytes": "5000",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "false",
+        "message.timestamp.type": "CreateTime",
+    }
+    assert {name: made[name] for name in wanted} == wanted
+    await cw.create_topic(f"{topic}.kept")
+    assert (settings_of(kafka, f"{topic}.kept")["retention.ms"]) == "-1"
+
+
+async def test_more_replicas_than_brokers_is_invalid_and_says_how_many_there_are(cw: Client, topic: str) -> None:
+    with pytest.raises(InvalidInput, match="1 broker"):
+        await cw.create_topic(topic, replication=2)
+    assert await cw.topics(topic) == []
+
+
+async def test_topics_that_kafka_keeps_for_itself_are_not_listed(cw: Client, log: Log) -> None:
+    await values_of(log)
+    assert not [name for name in await cw.topics() if name.startswith("__")]
+
+
+@pytest.mark.parametrize(
+    ("config", "promise"),
+    [
+        ({}, "in memory: an ack means the page cache of at least 1 of 1 replicas"),
+        ({"flush_messages": "1"}, "synced: an ack means fsync on at least 1 of 1 replicas"),
+        ({"unclean_leader_election_enable": "true"}, "unclean election"),
+        ({"cleanup_policy": "compact"}, "compacted"),
+    ],
+)
+async def test_a_topic_tells_what_an_ack_of_it_is_worth(
+    kafka: Broker, cw: Client, topic: str, config: dict[str, str], promise: str
+) -> None:
+    make(kafka, topic, **config)
+    assert promise in (await cw.topic(topic)).durability
+
+
+async def test_batches_never_exceed_a_small_limit_of_a_topic(kafka: Broker, cw: Client, topic: str) -> None:
+    make(kafka, topic, max_message_bytes="10000")
+    log = cw.log(topic)
+    assert (await cw.topic(topic)).batch_bytes_max == 10_000
+    values = [bytes(100)] * 5000
+    assert await log.append(Batch.of(values)) == range(5000)
+    whole = bytes(10_000 - record_bytes(b"x" * 9900, None) + 9900)
+    assert record_bytes(whole, None) == 10_000
+    await log.append(Batch.of([b"small", whole, b"small"]))
+    assert len(await values_of(log)) == 5003
+
+
+async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, cw: Client, topic: str) -> None:
+    make(kafka, topic, max_message_bytes="10000")
+    log = cw.log(topic)
+    with pytest.raises(TooLarge, match=r"record 2 .* 10000") as caught:
+        await log.append(Batch.of([b"a", b"b", bytes(10_000), b"c"]))
+    assert caught.value.outcome == "not_written"
+    with pytest.raises(TooLarge, match="record 1"):
+        await log.append(Batch.of([b"a", b"b"], headers=[[], [("h", bytes(9_990))]]))
+    assert await log.bounds() == (0, 0)
+
+
+async def test_a_limit_that_is_lowered_later_is_told_by_the_broker_and_then_known(
+    kafka: Broker, cw: Client, log: Log
+) -> None:
+    await log.append(Batch.of([bytes(50_000)]))
+    alter(kafka, log.topic, "max.message.bytes", "10000")
+    for outcome in ("unknown", "not_written"):
+        with pytest.raises(TooLarge) as caught:
+            await log.append(Batch.of([bytes(50_000)]))
+        assert caught.value.outcome == outcome
+    assert (await log.bounds())[1] == 1
+
+
+async def test_an_expected_offset_and_a_time_of_zero_are_refused(log: Log) -> None:
+    for refused in (log.append(Batch.of([b"x"]), expected=0), log.append(Batch.of([b"x"], timestamps=[0]))):
+        with pytest.raises(InvalidInput) as caught:
+            await refused
+        assert caught.value.outcome == "not_written"
+    assert await log.bounds() == (0, 0)
+
+
+async def test_reads_end_where_marks_of_transactions_stand(kafka: Broker, cw: Client, log: Log) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": log.topic})
+    producer.init_transactions(30)
+    await log.append(Batch.of([b"before"]))
+    for value, end in ((b"seen", producer.commit_transaction), (b"aborted", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(log.topic, value, partition=0)
+        producer.flush(30)
+        end(30)
+    async with asyncio.timeout(10):
+        while (await log.bounds())[1] < 5:  # the mark of an abort is written after it returns
+            pass
+        assert await values_of(log) == [b"before", b"seen"]
+        assert await values_of(log, 2, 5) == []
+        (offset,) = await log.append(Batch.of([b"after"]))
+        assert offset == 5
+        assert await values_of(log) == [b"before", b"seen", b"after"]
+
+
+async def test_offsets_are_told_one_by_one_where_somebody_else_writes_in_between(
+    kafka: Broker, cw: Client, log: Log
+) -> None:
+    stop = asyncio.Event()
+
+    async def other() -> None:
+        async with cordwood.connect(f"{kafka.url}?client.id=other") as theirs:
+            while not stop.is_set():
+                await theirs.log(log.topic).append(Batch.of([b"other"]))
+
+    writing = asyncio.ensure_future(other())
+    values = [b"%d" % number for number in range(20_000)]
+    offsets = await log.append(Batch.of(values))
+    for _ in range(20):
+        if not isinstance(offsets, range):
+            break
+        offsets = await log.append(Batch.of(values))
+    stop.set()
+    await writing
+    found = {record.offset: record.value async for batch in log.read() for record in batch}
+    assert [found[offset] for offset in offsets] == values
+    assert not isinstance(offsets, range)
+
+
+@pytest.fixture(scope="module")
+def strict_broker() -> Iterator[Broker]:
+    """A broker that looks for what is too old several times a second."""
+    with Broker(settings={"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}) as broker:
+        yield broker
+
+
+async def test_what_retention_cuts_while_it_is_read_is_told_and_never_skipped(
+    strict_broker: Broker, topic: str
+) -> None:
+    async with cordwood.connect(strict_broker.url) as cw:
+        make(strict_broker, topic, segment_bytes="1048576", retention_ms="-1", file_delete_delay_ms="0")
+        log = cw.log(topic)
+        for _ in range(64):
+            await log.append(Batch.of([bytes(900_000)]))
+        async with log.read() as reader:
+            read = list((await anext(reader)).offsets)
+            alter(strict_broker, topic, "retention.bytes", "3000000")
+            first = 0
+            for _ in range(3000):
+                first = (await log.bounds())[0]
+                if first > 55:
+                    break
+                await asyncio.sleep(0.01)
+            assert first > 55
+            with pytest.raises(Trimmed) as caught:
+                async for batch in reader:
+                    read += batch.offsets
+        assert read == list(range(len(read)))
+        assert caught.value.start >= first
+
+
+async def test_a_follower_of_a_topic_that_was_made_anew_is_told(kafka: Broker, cw: Client, log: Log) -> None:
+    await log.append(Batch.of([b"%d" % number for number in range(10)]))
+    async with log.read(follow=True) as reader:
+        await anext(reader)
+        await cw.delete_topic(log.topic)
+        await cw.create_topic(log.topic)
+        with pytest.raises(cordwood.NotFound):
+            await asyncio.wait_for(anext(reader), 20)
