@@ -12,8 +12,6 @@ from tests.kafka import bare
 
 pytestmark = pytest.mark.slow
 
-MIB = 1 << 20
-
 
 async def test_what_retention_cut_is_trimmed(broker: Broker, topic: str) -> None:
     async with cordwood.connect(broker.url) as cw:
@@ -27,22 +25,6 @@ async def test_what_retention_cut_is_trimmed(broker: Broker, topic: str) -> None
         # From the first kept offset on it can be read, and appended to.
         (offset,) = await log.append(Batch.of([b"new"]))
         assert offset >= first
-
-
-async def test_a_slow_reader_is_told_and_has_skipped_nothing(broker: Broker, topic: str) -> None:
-    async with cordwood.connect(broker.url) as cw:
-        log = await cut_soon(cw, broker, topic)
-        # More than a reader has in memory.
-        for _ in range(96):
-            await log.append(Batch.of([bytes(MIB - 4096)]))
-        async with log.read() as reader:
-            seen = list((await anext(reader)).offsets)
-            await until_cut(log, 90)
-            with pytest.raises(Trimmed) as caught:
-                async for batch in reader:
-                    seen += batch.offsets
-        assert seen == list(range(len(seen)))
-        assert len(seen) < caught.value.start
 
 
 async def test_a_follower_that_fell_behind_is_told(broker: Broker, topic: str) -> None:
