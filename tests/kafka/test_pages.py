@@ -23,9 +23,7 @@ def test_the_code_runs_and_prints_what_the_page_says(kafka: Broker, capsys: pyte
 
 
 def test_the_table_has_every_setting_that_cannot_be_given() -> None:
-    shown = {
-        name: row[1] for row in rows(PAGE) if row[1] in _FIXED.values() for name in re.split(", ", row[0])
-    }
+    shown = {name: row[1] for row in rows(PAGE) if row[1] in _FIXED.values() for name in re.split(", ", row[0])}
     assert shown == {**_FIXED, "bootstrap.servers": _FIXED["metadata.broker.list"]}
 
 

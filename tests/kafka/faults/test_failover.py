@@ -6,16 +6,10 @@ import pytest
 
 import cordwood
 from cordwood.testing.kafka import Cluster
+from cordwood.testing.kafka.probe import leader_of
 from tests.kafka.faults.load import Load
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
-
-
-async def test_a_topic_of_a_cluster_has_three_copies_and_says_what_an_ack_means(cluster: Cluster, topic: str) -> None:
-    async with cordwood.connect(cluster.url) as cw:
-        info = await cw.create_topic(topic)
-    assert info.replication == 3
-    assert "at least 2 of 3" in info.durability
 
 
 async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
@@ -66,7 +60,5 @@ async def test_too_few_copies_take_no_appends_and_lose_none(cluster: Cluster, to
 
 def _until_another_leads(cluster: Cluster, topic: str, old: int) -> None:
     others = ",".join(broker.bootstrap for broker in cluster.brokers if broker.number != old)
-    from cordwood.testing.kafka.probe import leader_of
-
     while leader_of(others, topic, 0) in (None, old):
         pass

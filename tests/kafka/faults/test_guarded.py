@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Timeout, Unavailable
+from cordwood import Batch, Client, Timeout, Unavailable
 from cordwood.testing.kafka import Broker
 from tests.kafka.faults import guarded
 
@@ -67,15 +67,6 @@ async def test_settings_in_the_url(server: Broker, written: str) -> None:
         assert "s3cret" not in repr(cw) + cw.url
 
 
-async def test_a_reader_may_not_write_and_is_told_which_right_it_lacks(server: Broker, written: str) -> None:
-    guarded.allow(server, "reader", written, AclOperation.READ)
-    async with cordwood.connect(guarded.url(server), config=guarded.login("reader")) as cw, asyncio.timeout(SOON):
-        with pytest.raises(Unavailable, match=rf"{written}.*right") as caught:
-            await cw.log(written).append(Batch.of([b"not mine"]))
-        assert caught.value.outcome == "not_written"
-        assert await values(cw, written) == [b"there"]
-
-
 async def test_a_user_without_any_right_sees_nothing(server: Broker, written: str) -> None:
     async with cordwood.connect(guarded.url(server), config=guarded.login("nobody")) as cw, asyncio.timeout(SOON):
         assert written not in await cw.topics()
@@ -124,13 +115,6 @@ async def test_a_wrong_password_is_an_error_in_time_and_shown_nowhere(
         "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text + str(capfd.readouterr())
     )
     assert WRONG not in shown
-
-
-async def test_a_setting_that_does_not_exist(server: Broker) -> None:
-    config = {**guarded.login("writer", WRONG), "no.such.setting": "1"}
-    with pytest.raises(InvalidInput, match=r"no\.such\.setting") as caught:
-        await cordwood.connect(guarded.url(server), config=config)
-    assert WRONG not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_a_server_with_a_certificate(server: Broker, folder: Path) -> None:

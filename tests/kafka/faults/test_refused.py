@@ -15,28 +15,6 @@ def set_limit(broker: Broker, topic: str, size: int) -> None:
     bare.configure(broker.bootstrap, topic, {"max.message.bytes": str(size)})
 
 
-async def test_one_record_over_the_limit_and_none_of_its_batch_is_sent(kafka: Broker, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic)
-    set_limit(kafka, topic, 10_000)
-    async with cordwood.connect(kafka.url) as cw:
-        assert (await cw.topic(topic)).batch_bytes_max == 10_000
-        log = cw.log(topic)
-        with pytest.raises(TooLarge, match="10,000") as caught:
-            await log.append(Batch.of([b"small", b"small", bytes(10_000)]))
-        assert caught.value.outcome == "not_written"
-        assert await log.bounds() == (0, 0)
-
-
-async def test_records_under_the_limit_are_taken_however_many(kafka: Broker, topic: str) -> None:
-    """The client library puts records together up to its own limit: over the topic's, all of them would be refused."""
-    bare.create(kafka.bootstrap, topic)
-    set_limit(kafka, topic, 10_000)
-    async with cordwood.connect(kafka.url) as cw:
-        log = cw.log(topic)
-        assert await log.append(Batch.of([bytes(1000)] * 500)) == range(500)
-        assert await log.append(Batch.of([bytes(9_800)] * 20)) == range(500, 520)
-
-
 async def test_a_limit_that_was_lowered_meanwhile(kafka: Broker, topic: str) -> None:
     async with cordwood.connect(kafka.url) as cw:
         await cw.create_topic(topic)

@@ -71,8 +71,8 @@ _CONSUMER: Mapping[str, Any] = {
 
 _SILENT_SECONDS_MAX = 10.0
 _SILENT_SECONDS_MIN = 2.0
-"""How long a broker may leave a request without an answer before another one is asked: a third of a call's time, so that a
-leader that hangs, and was replaced, costs no call. Never less than librdkafka allows beside `fetch.wait.max.ms`."""
+"""How long a broker may leave a request without an answer before another one is asked: a third of a call's time, so
+that a leader that hangs, and was replaced, costs no call; and no less than librdkafka allows."""
 
 _FETCH_WAIT_MS = 5
 """How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is used for another log

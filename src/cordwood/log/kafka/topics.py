@@ -1,8 +1,9 @@
 """Topics of a cluster: making, finding, describing and deleting them. Blocking."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -108,6 +109,16 @@ class Topics:
             topic_id=str(description.topic_id),
             expires=time.monotonic() + lifetime,
         )
+
+    def found(self, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
+        """Name, id and number of partitions of those that there are."""
+        deadline = time.monotonic() + timeout
+        there = []
+        for name in names:
+            with suppress(NotFound):
+                description = self._describe(name, deadline)
+                there.append((name, str(description.topic_id), len(description.partitions)))
+        return there
 
     def partitions(self, name: str, deadline: float) -> int:
         """How many partitions a topic has now."""

@@ -128,11 +128,13 @@ def _by_name(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 
 def _url(given: Mapping[str, str], kafka: Mapping[str, str]) -> Url:
     if "url" not in given:
-        raise InvalidInput("the option 'url' is missing: it names the folder, such as file:/srv/data")
+        raise InvalidInput("the option 'url' is missing: it says where the logs are, such as file:/srv/data")
     url = given["url"]
+    if url.lower().startswith("kafka:"):
+        return parse_url(url, kafka)
     parsed = parse_url(url)
     if not isinstance(parsed, FileUrl):
-        raise InvalidInput(f"option 'url': {parsed} cannot be read by Spark yet; use file:/FOLDER")
+        raise InvalidInput(f"option 'url': {parsed} cannot be read by Spark yet; use file:/FOLDER or kafka://HOST:PORT")
     if kafka:
         raise InvalidInput(f"option {KAFKA_PREFIX + min(kafka)!r} is for kafka:// urls, and the url is {parsed}")
     if not url.partition(":")[2].startswith("/"):

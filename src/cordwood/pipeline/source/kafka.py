@@ -1,0 +1,101 @@
+"""The logs of a Kafka cluster, read by librdkafka in each of Spark's processes.
+
+Each connects by itself, with the settings of the url and the `kafka.*` options, which Spark sends to them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from cordwood.errors import NotFound, Trimmed
+from cordwood.log.kafka.cluster import SharedCluster, open_cluster
+from cordwood.log.kafka.cursor import Cursor
+from cordwood.log.kafka.settings import Settings
+from cordwood.records import StoredBatch
+from cordwood.url import KafkaUrl
+
+from .logs import Bounds, LogName, Task, Topic
+
+TASK_OFFSETS = 250_000
+"""What a task of a batch reads at most: of records of 1 KiB a second or less, far more than it takes to begin."""
+
+# Spark's own source reads so, unless it is told otherwise.
+_DEFAULTS = {"isolation.level": "read_uncommitted"}
+_TIMEOUT_SECONDS = 30.0
+_WAIT_SECONDS = 0.1
+
+
+class KafkaLogs:
+    """The `Logs` of a cluster. Connects when it is first asked something."""
+
+    def __init__(self, url: KafkaUrl) -> None:
+        url = KafkaUrl(url.servers, {**_DEFAULTS, **url.config})
+        self._settings = Settings.of(url, _TIMEOUT_SECONDS)
+        self._connected: SharedCluster | None = None
+
+    def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
+        topics = self._cluster.topics
+        names = filter(wanted, topics.names("", _TIMEOUT_SECONDS))
+        return [Topic(name, id, partitions) for name, id, partitions in topics.found(names, _TIMEOUT_SECONDS)]
+
+    def bounds(self, topics: Sequence[Topic]) -> dict[LogName, Bounds]:
+        offsets = self._cluster.offsets
+        found = {log: Bounds(*offsets.bounds(*log, _TIMEOUT_SECONDS)) for log in _logs(topics)}
+        self._check_same(topics)
+        return found
+
+    def offsets_at(self, topics: Sequence[Topic], timestamp_ms: int) -> dict[LogName, int]:
+        offsets = self._cluster.offsets
+        found = {log: offsets.at(*log, timestamp_ms, _TIMEOUT_SECONDS) for log in _logs(topics)}
+        self._check_same(topics)
+        return found
+
+    def split(self, task: Task) -> Iterator[Task]:
+        return by_offsets(task)
+
+    def frames(self, task: Task) -> Iterator[StoredBatch]:
+        cluster = self._cluster
+        topic = [Topic(task.topic, task.topic_id, task.partition + 1)]
+        self._check_same(topic)
+        first = cluster.offsets.start(*task.log, _TIMEOUT_SECONDS)
+        if task.start < first:
+            raise Trimmed(f"{task.log} was trimmed before {first}, and offset {task.start} asked for", start=first)
+        with closing(Cursor(cluster.consumers, cluster.offsets, cluster.settings, *task.log, task.start)) as cursor:
+            while cursor.offset < task.stop:
+                batch = cursor.read(task.stop, _WAIT_SECONDS)
+                if batch is not None:
+                    yield batch
+
+    def close(self) -> None:
+        if self._connected is not None:
+            self._connected.close(_TIMEOUT_SECONDS)
+            self._connected = None
+
+    @property
+    def _cluster(self) -> SharedCluster:
+        if self._connected is None:
+            self._connected = open_cluster(self._settings, _TIMEOUT_SECONDS)
+        return self._connected
+
+    def _check_same(self, topics: Sequence[Topic]) -> None:
+        """Afterwards: an id never comes back, so the topic that has it now is the one that was found before."""
+        wanted = {topic.name: topic.id for topic in topics}
+        there: Mapping[str, str] = {name: id for name, id, _ in self._cluster.topics.found(wanted, _TIMEOUT_SECONDS)}
+        for name, id in wanted.items():
+            if name not in there:
+                raise NotFound(f"topic {name!r} does not exist on {self._cluster}")
+            if there[name] != id:
+                raise NotFound(f"topic {name!r} was deleted and made anew since this was planned")
+
+
+def by_offsets(task: Task, offsets: int = TASK_OFFSETS) -> Iterator[Task]:
+    """The range of a task, cut into equal parts of at most so many offsets. No I/O."""
+    count = task.stop - task.start
+    parts = -(-count // offsets)
+    for part in range(parts):
+        start, stop = task.start + count * part // parts, task.start + count * (part + 1) // parts
+        yield replace(task, start=start, stop=stop, weight=stop - start)
+
+
+def _logs(topics: Sequence[Topic]) -> Iterator[LogName]:
+    return (LogName(topic.name, partition) for topic in topics for partition in range(topic.partitions))
