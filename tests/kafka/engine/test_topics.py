@@ -97,7 +97,7 @@ async def test_batches_never_exceed_a_small_limit_of_a_topic(kafka: Broker, cw: 
 async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, cw: Client, topic: str) -> None:
     make(kafka, topic, max_message_bytes="10000")
     log = cw.log(topic)
-    with pytest.raises(TooLarge, match=r"record 2 .* 10000") as caught:
+    with pytest.raises(TooLarge, match=r"record 2 .* 10,000") as caught:
         await log.append(Batch.of([b"a", b"b", bytes(10_000), b"c"]))
     assert caught.value.outcome == "not_written"
     with pytest.raises(TooLarge, match="record 1"):

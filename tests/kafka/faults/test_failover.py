@@ -26,6 +26,14 @@ async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Clus
         assert load.errors == []
 
 
+async def test_a_client_that_loses_its_only_connection_finds_another_server(cluster: Cluster, topic: str) -> None:
+    first = cluster.brokers[0]
+    async with cordwood.connect(f"kafka://{first.bootstrap}") as cw:
+        await cw.create_topic(topic)
+        first.kill()
+        assert (await cw.topic(topic)).partitions == 1
+
+
 async def test_pausing_the_leader_for_longer_than_its_session_is_the_same(cluster: Cluster, topic: str) -> None:
     """It wakes up and believes to lead: what it still takes is not acked, and what was sent again is there once."""
     async with cordwood.connect(cluster.url, timeout=60) as cw:
