@@ -58,7 +58,8 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["crash"]["found_after"] >= facts["crash"]["acked_before"] > 0
     assert facts["writers"]["appends_per_second"] > facts["writers"]["appends_per_second_alone"] > 0
     assert facts["arrow"]["rows"] == facts["columns"]["records"] > 0
-    assert facts["spark"]["rows"] == facts["columns"]["records"]
+    assert facts["spark"]["rows"] == facts["spark"]["streamed"] == facts["columns"]["records"]
+    assert facts["spark"]["streamed_again"] == 0
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 

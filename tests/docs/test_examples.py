@@ -14,9 +14,15 @@ from cordwood import Batch
 from tests.docs.pages import ROOT, blocks, page
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-# The classes of docs/testing.md are run by tests/conformance, as the suites that they are, and docs/spark.md by
-# tests/spark, which has a session; docs/kafka.md is run by tests/kafka, which has a server.
-ELSEWHERE = {"docs/testing.md", "docs/spark.md", "docs/kafka.md"}
+# The classes of docs/testing.md are run by tests/conformance, as the suites that they are, the pages about Spark by
+# tests/spark, which has a session, and docs/kafka.md by tests/kafka, which has a broker.
+ELSEWHERE = {
+    "docs/testing.md",
+    "docs/spark.md",
+    "docs/spark-writing.md",
+    "docs/howto-spark-plot.md",
+    "docs/kafka.md",
+}
 WITH_CODE = [name for name in PAGES if blocks(page(name), "python") and name not in ELSEWHERE]
 
 

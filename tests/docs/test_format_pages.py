@@ -1,10 +1,15 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
 from cordwood.log.native.plog import Plog, PlogId, find_tail
 from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
 from cordwood.log.native.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
+from cordwood.log.native.staged.file import StagedFile, StagedWriter, staged_frames
+from cordwood.log.native.staged.leftovers import Write
+from cordwood.log.native.staged.plan import Plan, PlannedLog
 from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.gate import Durable
 from cordwood.log.native.stream.records import (
@@ -20,6 +25,7 @@ from cordwood.log.native.stream.records import (
 )
 from cordwood.log.native.world.disk import RealDisk
 from cordwood.records import Batch, encode_frame
+from cordwood.simulation.clock import SimulatedClock
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -134,6 +140,31 @@ class TestPublished:
 
     def test_the_tables_cover_a_slot_without_gaps(self) -> None:
         assert covered(layout(self.text)) == 128
+
+
+class TestStaged:
+    text = page("docs/formats/staged.md")
+    write = Write("4158b19d-974c-44b9-a19e-6680e19141ca", 7)
+    file = StagedFile(f"{write.sink}.7.1700000000000.c0ffee.0-15.frames", PLOG.random, 112)
+    plan = Plan(write.sink, write.batch, (file,), (PlannedLog(1, 2, 70, 1),))
+
+    def test_the_examples_are_what_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("secrets.randbits", lambda bits: self.file.id)
+        writer = StagedWriter(RealDisk(tmp_path), SimulatedClock(NOW_MS), self.write.name(NOW_MS, "c0ffee", "0-15"))
+        writer.add(Owner(1, 2), "events/2", Batch.of([b"hi"]))
+        assert writer.finish() == self.file
+        (file,) = blocks(self.text, "hex")
+        assert (tmp_path / "staged" / self.file.name).read_bytes() == octets(file)
+        assert [self.plan.encode()] == blocks(self.text, "plan")
+
+    def test_the_examples_are_read_as_the_page_says(self, tmp_path: Path) -> None:
+        (tmp_path / "staged").mkdir()
+        (file,) = blocks(self.text, "hex")
+        (tmp_path / "staged" / self.file.name).write_bytes(octets(file))
+        ((owner, batch),) = staged_frames(RealDisk(tmp_path), self.file)
+        assert (owner, batch.offsets, list(batch.values)) == (Owner(1, 2), range(1), [b"hi"])
+        (plan,) = blocks(self.text, "plan")
+        assert Plan.decode(plan) == self.plan
 
 
 class TestCoordinator:

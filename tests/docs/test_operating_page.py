@@ -1,10 +1,15 @@
 import dataclasses
 import importlib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import cordwood
 from cordwood import Batch, errors
+from cordwood.log.native.published import Owner
+from cordwood.log.native.staged import StagedWriter, Write, abort_attempt
+from cordwood.log.native.world.clock import RealClock
+from cordwood.log.native.world.disk import RealDisk
 from tests.docs.pages import page, rows
 
 PAGE = page("docs/operating.md")
@@ -48,5 +53,12 @@ async def test_the_page_names_every_file_of_a_folder(tmp_path: Path) -> None:
     async with cordwood.connect(tmp_path) as cw:
         await cw.create_topic("events")
         await cw.log("events").append(Batch.of([b"x"]))
+        write = Write("sink")
+        writer = StagedWriter(RealDisk(tmp_path), RealClock(), write.name(0, "c0ffee", "0"))
+        writer.add(Owner(1, 0), "events/0", Batch.of([b"x"]))
+        writer.finish()
+        abort_attempt(RealDisk(tmp_path), RealClock(), "given up")
         files = files_of(tmp_path)
-    assert {"plogs/*.plog" if name.startswith("plogs/") else name for name in files} == named
+    patterns = ("plogs/*.plog", "staged/*.frames", "staged/*.aborted")
+    found = {name: [pattern for pattern in patterns if fnmatch(name, pattern)] or [name] for name in files}
+    assert {pattern for (pattern,) in found.values()} == named

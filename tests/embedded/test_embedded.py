@@ -141,6 +141,19 @@ async def test_a_read_only_connection_in_the_writing_process_refuses_to_write(da
         assert await cw.log("events").bounds() == (0, 1)
 
 
+async def test_a_read_only_connection_sees_topics_come_and_go(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("a")
+    # Opened without a writer in this process: it has nothing but what is published.
+    async with cordwood.connect(data, read_only=True) as reading:
+        assert await reading.topics() == ["a"]
+        async with cordwood.connect(data) as cw:
+            await cw.create_topic("b")
+            assert await reading.topics() == ["a", "b"]
+            await cw.delete_topic("a")
+            assert await reading.topics() == ["b"]
+
+
 async def test_a_read_only_connection_without_a_writer_reads_and_changes_nothing(data: Path) -> None:
     async with cordwood.connect(data) as cw:
         await cw.create_topic("events")

@@ -3,7 +3,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -158,10 +157,3 @@ def test_a_session_can_be_told_of_the_format(spark: SparkSession, cw: cordwood.s
     cw.create_topic("events")
     pipeline.register(spark)
     assert load(topic="events").count() == 0
-
-
-def test_what_is_not_there_yet_says_so(cw: cordwood.sync.Client, load: Load, folder: Path) -> None:
-    cw.create_topic("events")
-    options = {"url": f"file:{folder}", "topic": "events"}
-    with pytest.raises(AnalysisException, match="logs cannot be written by Spark yet"):
-        load(topic="events").write.format("cordwood").mode("append").options(**options).save()

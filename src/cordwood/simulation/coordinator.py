@@ -19,6 +19,8 @@ class _State:
     metadata_plog: str | None = None
     topics: dict[str, TopicRow] = field(default_factory=dict)
     logs: dict[tuple[int, int], LogRow] = field(default_factory=dict)
+    plan: str | None = None
+    sinks: dict[str, int] = field(default_factory=dict)
 
 
 class SimulatedCoordinator:
@@ -85,6 +87,25 @@ class SimulatedCoordinator:
         if (epoch, expected) != (self._state.epoch, self._state.metadata_plog):
             raise Fenced(f"epoch {epoch} no longer owns the folder: another process took it over")
         self._commit("set_metadata_plog", replace(self._state, metadata_plog=id))
+
+    def plan(self) -> str | None:
+        self._disk.check_power()
+        return self._state.plan
+
+    def decide(self, plan: str) -> None:
+        if self._state.plan is not None:
+            raise Conflict("the folder has a commit that is not finished yet")
+        self._commit("decide", replace(self._state, plan=plan))
+
+    def finish(self, sink: str, batch: int | None) -> None:
+        sinks = self._state.sinks
+        if batch is not None:
+            sinks = {**sinks, sink: max(batch, sinks.get(sink, batch))}
+        self._commit("finish", replace(self._state, plan=None, sinks=sinks))
+
+    def sink_batch(self, sink: str) -> int | None:
+        self._disk.check_power()
+        return self._state.sinks.get(sink)
 
     def close(self) -> None:
         return

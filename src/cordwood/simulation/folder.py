@@ -19,6 +19,7 @@ from cordwood.errors import CordwoodError, Trimmed
 from cordwood.log.native.engine import CLUSTER, GROUP, EngineSettings, FolderEngine
 from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.plog import PlogId
+from cordwood.log.native.staged import StagedCommits
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.cursor import LogCursor, Source
 from cordwood.log.native.view import FolderView
@@ -86,6 +87,8 @@ class SimulatedFolder:
         self._engine = FolderEngine(
             self.disk, self.clock, self.workers, self.coordinator, self.settings, new_id=self._new_id
         )
+        self.staged = StagedCommits(self.disk, self.clock, self.workers, self.coordinator, self._engine)
+        self.staged.finish_decided()
         return self._engine
 
     def run(self) -> None:

@@ -1,6 +1,7 @@
 """Workers that run one job at a time, in an order that a seed decides."""
 
 from random import Random
+from threading import Event
 
 from cordwood.log.native.world.workers import Job
 
@@ -28,6 +29,12 @@ class SimulatedWorkers:
             return False
         self._waiting.pop(self._random.randrange(len(self._waiting)))()
         return True
+
+    def wait(self, happened: Event) -> None:
+        """Run jobs until it happens; `RuntimeError` if there are none left that could make it."""
+        while not happened.is_set():
+            if not self.run_one():
+                raise RuntimeError("waiting for what no job is going to do")
 
     def run_until_idle(self) -> None:
         while self.run_one():

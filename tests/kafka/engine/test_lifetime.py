@@ -183,8 +183,11 @@ async def open_all():
     return cw, log, readers
 
 cw, log, readers = asyncio.run(open_all())
+admin = cw._engine._connection.cluster._admin
+held = sys.getrefcount(admin)
 pid = os.fork()
 if not pid:
+    assert sys.getrefcount(admin) == held + 1, "it can be freed here, where it has no threads"
     print(asyncio.run(child(cw, log, readers)), flush=True)
     if how == "at once":
         os._exit(0)

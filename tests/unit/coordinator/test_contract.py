@@ -179,6 +179,34 @@ def test_another_expectation_is_fenced_and_changes_nothing(coordinator: Coordina
     assert coordinator.metadata_plog() == "one"
 
 
+# -- commits of staged records -----------------------------------------------------------------------------------
+
+
+def test_a_plan_is_there_from_its_decision_to_its_end(coordinator: Coordinator, reopen: Reopen) -> None:
+    assert coordinator.plan() is None
+    coordinator.decide("one")
+    coordinator = reopen(coordinator)
+    assert coordinator.plan() == "one"
+    coordinator.finish("sink", None)
+    assert (coordinator.plan(), coordinator.sink_batch("sink")) == (None, None)
+    coordinator.decide("two")
+    assert coordinator.plan() == "two"
+
+
+def test_a_second_plan_is_a_conflict_and_changes_nothing(coordinator: Coordinator) -> None:
+    coordinator.decide("one")
+    with pytest.raises(Conflict, match="not finished yet"):
+        coordinator.decide("two")
+    assert coordinator.plan() == "one"
+
+
+def test_the_last_batch_of_each_sink_is_kept_and_never_goes_back(coordinator: Coordinator, reopen: Reopen) -> None:
+    for sink, batch in (("a", 0), ("b", 7), ("a", 2**40), ("b", 3)):
+        coordinator.finish(sink, batch)
+    coordinator = reopen(coordinator)
+    assert [coordinator.sink_batch(sink) for sink in ("a", "b", "c")] == [2**40, 7, None]
+
+
 def test_everything_outlives_the_process(coordinator: Coordinator, reopen: Reopen) -> None:
     epoch = coordinator.take_over()
     a, b = topic(coordinator, "a"), coordinator.create_topic("b", 4, 1, 1000, None)

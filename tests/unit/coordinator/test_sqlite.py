@@ -36,9 +36,38 @@ def test_an_unknown_format_is_corrupt_and_named_and_stays_as_it_is(path: Path) -
     db.close()
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"coordinator\.db has format 7; this version of cordwood reads format 1"):
+        with pytest.raises(Corrupt, match=r"coordinator\.db has format 7; this version of cordwood reads format 2"):
             SqliteCoordinator(path)
     assert path.read_bytes() == before
+
+
+FORMAT_1 = """
+CREATE TABLE topic (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL,
+  replication INTEGER NOT NULL, retention_ms INTEGER, retention_bytes INTEGER);
+CREATE TABLE log (
+  topic_id INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+  PRIMARY KEY (topic_id, partition)) WITHOUT ROWID;
+CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, metadata_plog TEXT);
+INSERT INTO owner VALUES (1, 3, 'local/0/00000000000000ff');
+INSERT INTO topic VALUES (4, 'events', 2, 1, NULL, NULL);
+INSERT INTO log VALUES (4, 1, 5, 8);
+PRAGMA user_version=1;
+"""
+
+
+def test_format_1_is_brought_forward_with_all_that_it_holds(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.executescript(FORMAT_1)
+    db.close()
+    for _ in range(2):
+        coordinator = SqliteCoordinator(path)
+        assert [row.name for row in coordinator.topics()] == ["events"]
+        assert [(row.start, row.next_offset) for row in coordinator.logs()] == [(5, 8)]
+        assert coordinator.metadata_plog() == "local/0/00000000000000ff"
+        assert (coordinator.plan(), coordinator.sink_batch("a")) == (None, None)
+        assert coordinator._db.execute("PRAGMA user_version").fetchone() == (2,)
+        coordinator.close()
 
 
 @pytest.mark.parametrize("size", [100, 4096, 100_000])

@@ -72,8 +72,11 @@ class SharedCluster:
             raise Unavailable(f"{self}: {self.gone}")
         self._admin.poll(0)  # else what the client has to say is kept for ever
 
-    def facts(self, topic: str, timeout: float) -> TopicFacts:
-        """What appends need to know of a topic: asked for once, however many want to know. Blocks."""
+    def facts(self, topic: str) -> TopicFacts:
+        """What appends need to know of a topic: asked for once, however many want to know. Blocks.
+
+        In the connection's time, not in the caller's: others may have more of it.
+        """
         with self._lock:
             known = self._facts.get(topic)
             if known is not None and known.done() and known.result().expires <= time.monotonic():
@@ -83,11 +86,11 @@ class SharedCluster:
         assert known is not None
         if ask:
             try:
-                known.set_result(self.topics.facts(topic, timeout, _FACTS_SECONDS))
+                known.set_result(self.topics.facts(topic, self.settings.timeout, _FACTS_SECONDS))
             except BaseException as error:
                 self.forget(topic)
                 known.set_exception(error)
-        return known.result(timeout)
+        return known.result()
 
     def forget(self, topic: str) -> None:
         """What is known of a topic is wrong: it was deleted, or refused what it should have taken."""
@@ -143,7 +146,7 @@ class SharedCluster:
         _open.discard(self)
 
     def forked(self) -> None:
-        """In the child: the clients' threads stayed with the parent, so that freeing a client would wait for ever."""
+        """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
         self.gone = "this connection belongs to the parent process: connect anew in the child"
         for handle in (
             self._admin,

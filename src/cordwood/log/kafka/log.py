@@ -136,10 +136,10 @@ class KafkaLog(Log):
     async def _look_up(self, deadline: float) -> tuple[TopicFacts, Sender]:
         cluster = self._cluster
         seconds = max(0.0, deadline - time.monotonic())
-        facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic, seconds))
+        facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic))
         if self.partition >= facts.partitions:
             cluster.forget(self.topic)  # it may have been given more since
-            facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic, seconds))
+            facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic))
         if self.partition >= facts.partitions:
             raise NotFound(f"{self.name}: topic {self.topic!r} has the partitions 0 to {facts.partitions - 1}")
         if not facts.writable:

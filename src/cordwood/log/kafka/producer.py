@@ -153,7 +153,7 @@ class Sender:
         """Hand over the next records; False if the client is full, or is about to be replaced."""
         self._under_way[append] = None
         try:
-            append.send(self._producer.produce, records, self._to_check.append)
+            append.send(self._producer, records, self._to_check.append)
         except BufferError:
             return False
         except KafkaException as raised:

@@ -106,7 +106,7 @@ class EmbeddedLog(Log):
             self._folder.executor,
             time_left,
             f"{self.name}: trim",
-            lambda done: self._writable_log().trim(before, done),
+            lambda done: self._folder.writing().log(self.topic, self.partition).trim(before, done),
         )
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class EmbeddedLog(Log):
 
     def _writable_log(self) -> FolderLog:
         self._connection.check_writable()
-        self._log = self._folder.writing().log(self.topic, self.partition)
+        self._log = self._folder.appending().log(self.topic, self.partition)
         return self._log
 
     async def _room(self, log: FolderLog, deadline: float) -> None:

@@ -2,8 +2,9 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from .coordinator import SqliteCoordinator, TopicRow
 from .engine import FolderEngine
 from .folder_lock import FolderLock, is_locked
 from .folder_log import FolderLog
+from .staged import StagedCommits, StagedFile, Write, remove_staged
 from .stream.cursor import Source
 from .view import FolderView
 from .world.clock import RealClock
@@ -26,6 +28,8 @@ _READERS = 4
 _EXPIRE_SECONDS = 0.25
 _QUIET_SECONDS = 1.0
 _RETENTION_SECONDS = 10.0
+_UNFINISHED_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0
 
 F = TypeVar("F")
 
@@ -43,6 +47,9 @@ class Folder(Protocol):
 
     def writing(self) -> FolderEngine:
         """The engine to write with; `Unavailable` if the folder is open for reading only."""
+
+    def appending(self) -> FolderEngine:
+        """The engine to append with; `Unavailable` also while a commit that was decided is not finished."""
 
     def topics(self) -> list[TopicRow]: ...
 
@@ -74,30 +81,52 @@ class _Open:
 class WritingFolder(_Open):
     """The one writer. Shared: the process has it once, however many connections there are."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
         super().__init__(path)
+        self.alone = alone
         disk = RealDisk(path)
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
-        self._lock = FolderLock(path / _LOCK)
+        with _lock_file:
+            self._lock = FolderLock(path / _LOCK)
+            _locked.add(path)
         try:
             coordinator = SqliteCoordinator(path / _COORDINATOR)
             try:
                 self._workers = ThreadWorkers("cordwood-write", _WRITERS)
-                self._engine = FolderEngine(disk, RealClock(), self._workers, coordinator)
+                clock = RealClock()
+                self._engine = FolderEngine(disk, clock, self._workers, coordinator)
             except BaseException:
                 coordinator.close()
                 raise
         except BaseException:
-            self._lock.release()
+            self._unlock()
             raise
         self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
         self._tickers = [
             Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
             Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
         ]
+        self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
+        self._unfinished: CordwoodError | None = None
+        try:
+            # R28: before anybody can append.
+            self.staged.finish_decided()
+        except Unavailable as error:
+            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
+            self._unfinished = error
+            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
+        except BaseException:
+            self._shut_down(_CLOSE_SECONDS)
+            raise
 
     def writing(self) -> FolderEngine:
+        return self._engine
+
+    def appending(self) -> FolderEngine:
+        error = self._unfinished
+        if error is not None:
+            raise Unavailable(f"{self.path}: nothing can be appended yet: {error}", outcome="not_written") from error
         return self._engine
 
     def topics(self) -> list[TopicRow]:
@@ -117,6 +146,16 @@ class WritingFolder(_Open):
             _registry.pop(self.path, None)
             self._shut_down(timeout)
 
+    def _finish_again(self) -> None:
+        if self._unfinished is None:
+            return
+        try:
+            self.staged.finish_decided()
+        except CordwoodError as error:
+            self._unfinished = error
+        else:
+            self._unfinished = None
+
     def _shut_down(self, timeout: float) -> None:
         self.gone = "the connection is closed: connect again"
         for ticker in self._tickers:
@@ -135,9 +174,14 @@ class WritingFolder(_Open):
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
         self._expiring.close()
         self._workers.close()
-        self._lock.release()
+        self._unlock()
         _closing.discard(self.path)
         finished.set()
+
+    def _unlock(self) -> None:
+        with _lock_file:
+            self._lock.release()
+            _locked.discard(self.path)
 
 
 class ReadingFolder(_Open):
@@ -153,6 +197,9 @@ class ReadingFolder(_Open):
 
     def writing(self) -> FolderEngine:
         raise Unavailable(f"{self.path} is connected with read_only=True: it cannot be written", outcome="not_written")
+
+    def appending(self) -> FolderEngine:
+        return self.writing()
 
     def topics(self) -> list[TopicRow]:
         return self._view.topics()
@@ -172,7 +219,8 @@ class ReadingFolder(_Open):
 
     def _writer_alive(self) -> bool:
         # Asking would drop a lock that this very process holds.
-        return self.path in _registry or is_locked(self.path / _LOCK)
+        with _lock_file:
+            return self.path in _locked or is_locked(self.path / _LOCK)
 
 
 def open_for_writing(path: Path) -> Folder:
@@ -184,9 +232,49 @@ def open_for_writing(path: Path) -> Folder:
             raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
         if folder is None:
             folder = _registry[path] = _translated(path, WritingFolder)
+        elif folder.alone:
+            raise _written_here(path)
         else:
             folder.connections += 1
         return folder
+
+
+def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool:
+    """Blocks. Append what was staged, all of it, once; False if that was done before: `StagedCommits.commit`.
+
+    It needs the folder for itself: `Unavailable` while anybody has it open for writing, this process too. If it cannot
+    even be opened the files are removed, as after every other error that comes before the decision.
+    """
+    path = _checked(path)
+    try:
+        folder = _open_alone(path)
+    except CordwoodError as error:
+        remove_staged(RealDisk(path), [file.name for file in files])
+        error.outcome = "not_written"
+        raise
+    try:
+        return folder.staged.commit(write, files)
+    finally:
+        folder.close(_CLOSE_SECONDS)
+
+
+def _open_alone(path: Path) -> WritingFolder:
+    with _registry_lock:
+        if path in _registry or path in _closing:
+            raise _written_here(path)
+        folder = _registry[path] = _translated(path, partial(WritingFolder, alone=True))
+        try:
+            folder.appending()
+        except Unavailable:
+            folder.close(_CLOSE_SECONDS)
+            raise
+        return folder
+
+
+def _written_here(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path} is being written by process {os.getpid()}, which is this one: one writes a folder at a time"
+    )
 
 
 def open_for_reading(path: Path) -> Folder:
@@ -221,17 +309,22 @@ _reading: set[ReadingFolder] = set()
 # Closed by their last connection, and not yet let go by the engine.
 _closing: set[Path] = set()
 _registry_lock = threading.RLock()
+# The folders whose lock this process holds, and the turn to open a lock file at all: see `FolderLock`.
+_locked: set[Path] = set()
+_lock_file = threading.Lock()
 
 
 def _after_fork_in_child() -> None:
     """Threads and locks stay with the parent: everything inherited says so from now on."""
-    global _registry_lock
+    global _registry_lock, _lock_file
     for folder in (*_registry.values(), *_reading):
         folder.forked()
     _registry.clear()
     _reading.clear()
     _closing.clear()
+    _locked.clear()
     _registry_lock = threading.RLock()
+    _lock_file = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

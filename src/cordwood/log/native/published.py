@@ -82,6 +82,7 @@ class PublishedReader:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._ends: File | None = None
+        self._decoded: tuple[bytes, Catalog] | None = None
 
     def catalog(self) -> Catalog | None:
         """The topics, or None if nothing was ever published here."""
@@ -93,7 +94,10 @@ class PublishedReader:
             data = bytes(file.read(file.size(), 0))
         finally:
             file.close()
-        return _decoded_catalog(data)
+        # Whoever looks at a thousand logs reads it a thousand times, and it seldom changes.
+        if self._decoded is None or self._decoded[0] != data:
+            self._decoded = data, _decoded_catalog(data)
+        return self._decoded[1]
 
     def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
         """How far this log is durable, as far as it was published."""

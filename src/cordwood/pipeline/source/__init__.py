@@ -1,17 +1,22 @@
-"""The data source `cordwood`: what Spark calls, in processes of its own, to read logs.
+"""The data source `cordwood`: what Spark calls, in processes of its own, to read and to write logs.
 
 `options` (what was asked for), `reader` (a batch), `stream` (a stream; `position` and `share` are its), `reading` (what
 both do), `plan` (which records each task reads), `rows` (frames as Arrow batches), `schema` (the columns); below them
 `logs` (the interface of an engine), `folder` (which is one) and `engines` (which knows them). Imports pyspark.
 """
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from cordwood.errors import InvalidInput, Unavailable
+from cordwood.errors import InvalidInput
 
+from ..sink import WriteOptions, batch_writer, stream_writer
 from .options import ReadOptions
 from .reader import LogsReader
 from .schema import spark_schema
@@ -41,13 +46,13 @@ class CordwoodSource(DataSource):
         """What plans the micro-batches of a stream, and what their tasks run."""
         return LogsStream(self._read_options(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What the tasks of a write run, and what commits it."""
+        return batch_writer(WriteOptions.of(self.options), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Not yet."""
-        raise Unavailable("logs cannot be written by Spark yet", outcome="not_written")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The same for one batch of a stream."""
+        return stream_writer(WriteOptions.of(self.options), schema, overwrite)
 
     def _read_options(self, schema: StructType) -> ReadOptions:
         if schema != self.schema():

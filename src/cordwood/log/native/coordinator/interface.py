@@ -55,4 +55,16 @@ class Coordinator(Protocol):
     def set_metadata_plog(self, epoch: int, expected: str | None, id: str) -> None:
         """Compare-and-set by the owner: another epoch, or another plog than `expected` → `Fenced`."""
 
+    def plan(self) -> str | None:
+        """The plan of the commit that is decided and not finished."""
+
+    def decide(self, plan: str) -> None:
+        """R28: from now on the commit is finished, by whoever. `Conflict` if another one is not finished yet."""
+
+    def finish(self, sink: str, batch: int | None) -> None:
+        """Forget the plan, and note the batch of the sink in the same transaction; None: it is not noted."""
+
+    def sink_batch(self, sink: str) -> int | None:
+        """The last batch of a sink that was finished."""
+
     def close(self) -> None: ...

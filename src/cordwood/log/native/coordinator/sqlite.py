@@ -1,5 +1,6 @@
 """The coordinator in one SQLite file: for a folder, and for a single coordinator process."""
 
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, 
 
 from .interface import LogRow, TopicRow
 
-_FORMAT = 1
+_FORMAT = 2
 _SCHEMA = """
 CREATE TABLE topic (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL,
@@ -20,7 +21,13 @@ CREATE TABLE log (
   PRIMARY KEY (topic_id, partition)) WITHOUT ROWID;
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, metadata_plog TEXT);
 INSERT INTO owner VALUES (1, 0, NULL);
+CREATE TABLE plan (one INTEGER PRIMARY KEY CHECK (one = 1), plan TEXT NOT NULL);
+CREATE TABLE sink (id TEXT PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID;
 """
+# An id has 32 bits where it is published: that leaves two thousand million topics to be made.
+_IDS_FROM = 2**31
+# What format 1 has of it.
+_STATEMENTS_OF_1 = 4
 
 
 class SqliteCoordinator:
@@ -46,9 +53,12 @@ class SqliteCoordinator:
     def _prepare(self) -> None:
         with self._transaction():
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                for statement in _SCHEMA.split(";\n"):
+            if version in (0, 1):
+                for statement in _SCHEMA.split(";\n")[version * _STATEMENTS_OF_1 :]:
                     self._db.execute(statement)
+                if version == 0:
+                    # Topics of a folder that was removed and made anew have other ids: who remembers one notices.
+                    self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
                 self._db.execute(f"PRAGMA user_version={_FORMAT}")
             elif version != _FORMAT:
                 raise Corrupt(f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}")
@@ -135,6 +145,31 @@ class SqliteCoordinator:
             ).rowcount
             if not changed:
                 raise Fenced(f"epoch {epoch} no longer owns {self._path.parent}: another process took it over")
+
+    def plan(self) -> str | None:
+        with self._transaction() as db:
+            row = db.execute("SELECT plan FROM plan").fetchone()
+            return None if row is None else str(row[0])
+
+    def decide(self, plan: str) -> None:
+        with self._transaction() as db:
+            if db.execute("SELECT 1 FROM plan").fetchone():
+                raise Conflict(f"{self._path} has a commit that is not finished yet")
+            db.execute("INSERT INTO plan VALUES (1, ?)", (plan,))
+
+    def finish(self, sink: str, batch: int | None) -> None:
+        with self._transaction() as db:
+            db.execute("DELETE FROM plan")
+            if batch is not None:
+                db.execute(
+                    "INSERT INTO sink VALUES (?, ?) ON CONFLICT DO UPDATE SET batch = max(batch, excluded.batch)",
+                    (sink, batch),
+                )
+
+    def sink_batch(self, sink: str) -> int | None:
+        with self._transaction() as db:
+            row = db.execute("SELECT batch FROM sink WHERE id = ?", (sink,)).fetchone()
+            return None if row is None else int(row[0])
 
     def close(self) -> None:
         with self._turn:

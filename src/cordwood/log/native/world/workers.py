@@ -16,6 +16,9 @@ class Workers(Protocol):
 
     def spawn(self, job: Job) -> None: ...
 
+    def wait(self, happened: threading.Event) -> None:
+        """Block until jobs have made it happen. For callers that are no jobs themselves."""
+
 
 class ThreadWorkers:
     """A few threads. They start when there is work, and end with `close`, or with the interpreter.
@@ -35,6 +38,9 @@ class ThreadWorkers:
         self._jobs.put(job)
         if self._idle < self._jobs.qsize() and self._threads < self._threads_max:
             self._start()
+
+    def wait(self, happened: threading.Event) -> None:
+        happened.wait()
 
     def close(self) -> None:
         """Let the threads end when they have done what was spawned; does not wait for them."""

@@ -1,0 +1,72 @@
+"""What a task does: its rows, by log, into one staged file."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from cordwood.errors import Unavailable
+from cordwood.log.native.staged import StagedFile, StagedName, StagedWriter, is_aborted
+from cordwood.log.native.world.clock import Clock
+from cordwood.log.native.world.disk import Disk
+
+from .batches import batch_of
+from .columns import rows_of
+from .routing import Part, Router
+
+# Rows of a log wait until they make a frame of this size; all logs of a task together hold no more than the second.
+_FRAME_BYTES = 1024 * 1024
+_WAITING_BYTES_MAX = 32 * 1024 * 1024
+
+
+def stage(
+    disk: Disk,
+    clock: Clock,
+    name: StagedName,
+    router: Router,
+    columns: tuple[str, ...],
+    batches: Iterable[pa.RecordBatch],
+) -> StagedFile | None:
+    """Stage the rows of a task; None if there are none. A failure leaves no file."""
+    writer = StagedWriter(disk, clock, name)
+    try:
+        for part in _gathered(_parts(router, columns, batches)):
+            writer.add(part.owner, part.log, batch_of(part.rows, clock.time_ms()))
+        staged = writer.finish()
+        if staged is not None and is_aborted(disk, name.attempt):
+            raise Unavailable("the write was aborted while this task was running", outcome="not_written")
+        return staged
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _parts(router: Router, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    for batch in batches:
+        if batch.num_rows:
+            yield from router.parts(rows_of(batch, columns))
+
+
+def _gathered(parts: Iterable[Part]) -> Iterator[Part]:
+    """The same rows, those of each log in their order, in fewer and larger parts."""
+    waiting: dict[str, list[Part]] = {}
+    sizes: dict[str, int] = {}
+    total = 0
+    for part in parts:
+        size = part.rows.nbytes
+        total += size
+        waiting.setdefault(part.log, []).append(part)
+        sizes[part.log] = sizes.get(part.log, 0) + size
+        if sizes[part.log] >= _FRAME_BYTES:
+            total -= sizes.pop(part.log)
+            yield _merged(waiting.pop(part.log))
+        elif total >= _WAITING_BYTES_MAX:
+            yield from map(_merged, waiting.values())
+            waiting, sizes, total = {}, {}, 0
+    yield from map(_merged, waiting.values())
+
+
+def _merged(parts: list[Part]) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    (rows,) = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()
+    return parts[0]._replace(rows=rows)
