@@ -52,7 +52,12 @@ class KafkaLog(Log):
             facts, sender = self._facts, self._sender
             if facts is None or sender is None or facts.expires <= now:
                 facts, sender = await self._look_up(deadline)
-            self._check(batch, expected, facts)
+            try:
+                self._check(batch, expected, facts)
+            except TooLarge:
+                self._cluster.forget(self.topic)  # the limit may have been raised since
+                facts, sender = await self._look_up(deadline)
+                self._check(batch, expected, facts)
             if self._cluster.ends:
                 await self._ends_found(deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)
@@ -121,8 +126,8 @@ class KafkaLog(Log):
         if limit is not None and (found := first_too_large(batch, limit)) is not None:
             index, size = found
             raise TooLarge(
-                f"{self.name}: record {index} of the batch is {size} bytes, the topic's max.message.bytes is {limit}:"
-                " split it, or raise the limit"
+                f"{self.name}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is"
+                f" {limit:,}: split it, or raise the limit"
             )
         _, _, headers, stamps = batch.rows()
         if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):

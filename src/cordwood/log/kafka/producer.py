@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
 
 from .delivery import CHUNK_RECORDS, Append, tell
-from .errors import kafka_error, translated
+from .errors import is_refused, kafka_error, translated
 from .settings import Settings
 
 _LOGGER = logging.getLogger("cordwood")
@@ -29,8 +29,6 @@ _REST_SECONDS_MIN = 0.002
 _REST_SECONDS_MAX = 0.1
 _EXPIRE_SECONDS = 0.1
 _PURGE_SECONDS = 5.0
-
-_NEVER_SENT = {KafkaError._PURGE_QUEUE, KafkaError._INVALID_ARG}
 
 
 class Sender:
@@ -186,7 +184,11 @@ class Sender:
 
     def _take_reports(self, seconds: float) -> None:
         """Wait for reports at most so long, and tell the callers whose appends are decided."""
-        self._producer.poll(seconds)
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as raised:
+            # What the client does with a fatal error instead of calling back.
+            self._fatal = kafka_error(raised)
         if not self._to_check:
             return
         some = len(self._to_check)  # another thread may add to it
@@ -213,7 +215,8 @@ class Sender:
         """What a caller is told of an append of which not every record was delivered."""
         if not append.errors:
             return Timeout(f"{append.name} was cut short", outcome="unknown")
-        unsent = all(error.code() in _NEVER_SENT for error in append.errors) and not append.offsets
+        # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
+        unsent = not append.offsets and all(map(is_refused, append.errors))
         error = translated(append.errors[0], append.name, self._settings, "not_written" if unsent else "unknown")
         if append.offsets:
             error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
