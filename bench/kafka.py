@@ -24,7 +24,7 @@ _ROUNDS = 7
 _IN_FLIGHT = 16
 _BATCH = 1000
 _ALONE = 1000
-_JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")  # not those of the tests: the compiler that is slow to start is the fast one
+JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")  # not those of the tests: the compiler that is slow to start is the fast one
 
 Timed = Callable[[str, str], float]
 """(url, topic) → seconds, connecting left out."""
@@ -33,7 +33,7 @@ Timed = Callable[[str, str], float]
 def append(folder: Path) -> list[Row]:
     """Batches of 1,000, and one awaited append at a time."""
     rows = []
-    with Broker(java_options=_JAVA_OPTIONS) as kafka:
+    with Broker(java_options=JAVA_OPTIONS, folder=folder) as kafka:
         for size, name, batches in ((100, "100 B", 200), (1024, "1 KiB", 100)):
             values = [os.urandom(size) for _ in range(_BATCH)]
             ours, bare = partial(_append_batches, values, batches), partial(_produce_batches, values, batches)
@@ -49,7 +49,7 @@ def append(folder: Path) -> list[Row]:
 def read(folder: Path) -> list[Row]:
     """Reading everything, and the memory that 4 GiB need."""
     rows = []
-    with Broker(java_options=_JAVA_OPTIONS) as kafka:
+    with Broker(java_options=JAVA_OPTIONS, folder=folder) as kafka:
         for size, name, count in ((100, "100 B", 1_000_000), (1024, "1 KiB", 500_000)):
             topic = f"bench-{size}"
             asyncio.run(_fill(kafka.url, topic, size, count))

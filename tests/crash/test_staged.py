@@ -13,7 +13,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import Corrupt, Unavailable
-from cordwood.log.native.folder import commit_staged
+from cordwood.log.native.folder import commit_staged, open_for_reading
 from cordwood.log.native.published import Owner
 from cordwood.log.native.staged import StagedWriter, Write
 from cordwood.log.native.stream.succession import PLOG_BYTES_FIRST
@@ -283,12 +283,13 @@ commit.remove_staged = die_at("remove", "appended", "removed")(commit.remove_sta
 SqliteCoordinator.finish = die_at("finish", None, "finished")(SqliteCoordinator.finish)
 
 write = Write("query", 3)
+log = Owner(folder.open_for_reading(path).topic("events").id, 0)
 files = []
 for task in range(3):
     writer = StagedWriter(RealDisk(path), RealClock(), write.name(RealClock().time_ms(), str(os.getpid()), str(task)))
     for place in range(4):
         values = [f"{task} {place} {n}".encode() for n in range(50)]
-        writer.add(Owner(1, 0), "events/0", Batch.of(values))
+        writer.add(log, "events/0", Batch.of(values))
     files.append(writer.finish())
 print(folder.commit_staged(path, write, files))
 """
@@ -378,7 +379,8 @@ def test_a_commit_behind_one_that_cannot_be_finished_is_refused_and_leaves_nothi
         patched.setattr(RealFile, "allocate", allocate)
         write = Write("query", 4)
         writer = StagedWriter(RealDisk(tmp_path), RealClock(), write.name(0, "try", "0"))
-        writer.add(Owner(1, 0), "events/0", cordwood.Batch.of([b"x"]))
+        topic = open_for_reading(tmp_path).topic("events")
+        writer.add(Owner(topic.id, 0), "events/0", cordwood.Batch.of([b"x"]))
         file = writer.finish()
         assert file is not None
         with pytest.raises(Unavailable, match="nothing can be appended yet") as caught:

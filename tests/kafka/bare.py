@@ -1,12 +1,38 @@
 """Topics and records on a server, by nothing but the client library."""
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+_SECONDS = 30
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, replication: int = 1) -> None:
+    """Make a topic; one of that name that is just being deleted is waited for."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, replication)])[topic].result(30)
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, replication)])[topic].result(_SECONDS)
+            return
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
+                raise
+
+
+def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(_SECONDS)
 
 
 def write(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -15,7 +41,7 @@ def write(bootstrap: str, topic: str, *values: bytes) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(2 * _SECONDS) == 0
     assert errors == [None] * len(values)
 
 
@@ -23,7 +49,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "tests", "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        messages = consumer.consume(count, timeout=60)
+        messages = consumer.consume(count, timeout=2 * _SECONDS)
         assert [message.error() for message in messages] == [None] * count
         return [message.value() for message in messages]
     finally:

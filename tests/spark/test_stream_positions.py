@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import cordwood
 from cordwood import Batch, InvalidInput, NotFound, Trimmed
+from cordwood.pipeline.source.folder import FolderLogs
 from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.position import Position
 from cordwood.pipeline.source.share import shares
@@ -28,6 +29,11 @@ def through_spark(position: dict[str, Any]) -> dict[str, Any]:
     """Spark keeps the text."""
     kept: dict[str, Any] = json.loads(json.dumps(position))
     return kept
+
+
+def topic_id(folder: Path, name: str = "events") -> str:
+    (topic,) = FolderLogs(folder).topics(name.__eq__)
+    return topic.id
 
 
 def offsets(position: dict[str, Any], topic: str = "events") -> list[int]:
@@ -55,12 +61,13 @@ def events(cw: cordwood.sync.Client) -> cordwood.sync.Client:
 def test_the_position_looks_like_that_of_kafkas_source(events: cordwood.sync.Client, folder: Path) -> None:
     reader = stream(folder)
     start = reader.initialOffset()
-    assert start == {"events": {"0": 10, "1": 4}, "topic ids": {"events": "1"}}
+    ids = {"events": topic_id(folder)}
+    assert start == {"events": {"0": 10, "1": 4}, "topic ids": ids}
     append(events, 1)
     end = reader.latestOffset(start, ALL)
-    assert end == {"events": {"0": 11, "1": 4}, "topic ids": {"events": "1"}, "began at": start}
+    assert end == {"events": {"0": 11, "1": 4}, "topic ids": ids, "began at": start}
     append(events, 1)
-    after = {"events": {"0": 12, "1": 4}, "topic ids": {"events": "1"}}
+    after = {"events": {"0": 12, "1": 4}, "topic ids": ids}
     assert reader.latestOffset(end, ALL) == after
     # It may be given to another query, as it stands.
     assert offsets(stream(folder, startingOffsets=json.dumps(end)).initialOffset()) == [11, 4]
@@ -180,7 +187,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_record(events: cordwo
     assert end == {
         "events": {"0": 10, "1": 4},
         "events.new": {"0": 0, "1": 3},
-        "topic ids": {"events": "1", "events.new": "2"},
+        "topic ids": {name: topic_id(folder, name) for name in ("events", "events.new")},
     }
     assert ranges(reader, start, end) == [("events.new/1", 0, 3)]
 
@@ -223,6 +230,17 @@ class TestWhatIsLost:
         assert ranges(reader, start, end) == [("events/0", 8, 9)]
         with pytest.raises(Trimmed, match=message):
             ranges(stream(folder), start, end)
+
+    def test_a_folder_that_was_removed_and_made_anew(
+        self, events: cordwood.sync.Client, folder: Path, start: dict[str, Any]
+    ) -> None:
+        events.close()
+        folder.rename(folder.parent / "removed")
+        with cordwood.sync.connect(folder) as cw:
+            cw.create_topic("events", partitions=2)
+            append(cw, 20)
+        with pytest.raises(NotFound, match="topic 'events' was deleted and made anew"):
+            stream(folder).latestOffset(start, ALL)
 
     def test_records_that_were_trimmed_after_they_were_planned(
         self, events: cordwood.sync.Client, folder: Path, start: dict[str, Any]

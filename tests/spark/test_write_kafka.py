@@ -201,12 +201,19 @@ def test_no_rows_need_no_broker(spark: SparkSession, nowhere: str) -> None:
         ("'x' as value, null as topic", r"InvalidInput: the column 'topic' has a null"),
         ("'x' as value, 4 as partition", r"NotFound: topic '.*' has no partition 4: its partitions are 0 to 3"),
         ("'x' as value, -1 as partition", r"NotFound: topic '.*' has no partition -1"),
-        ("repeat('x', 3000000) as value", r"TooLarge: .*/0: record 9 of the batch is 30000\d\d bytes.* is 2097152:"),
+        (
+            "repeat('x', 3000000) as value",
+            r"TooLarge: .*/0: record 9 of the batch is 3,000,0\d\d bytes.* is 2,097,152:",
+        ),
         ("'x' as value, timestamp_millis(-1) as timestamp", r"InvalidInput: the column 'timestamp' has -1 ms"),
         ("'x' as value, timestamp_millis(0) as timestamp", r"InvalidInput: .*: a timestamp is 0"),
         (
             "'x' as value, array(struct(cast(null as string) as key, cast('v' as binary) as value)) as headers",
             r"InvalidInput: the column 'headers' has a header without a key",
+        ),
+        (
+            "'x' as value, array(struct(concat('a', char(0)) as key, cast('v' as binary) as value)) as headers",
+            r"InvalidInput: .*: a header's name has a NUL in it",
         ),
     ],
 )

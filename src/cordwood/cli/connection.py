@@ -11,7 +11,7 @@ from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log import TopicInfo
 from cordwood.url import FileUrl, parse_url
 
-from .options import url_of
+from .options import config_of, timeout_of, url_of
 
 Command: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -57,8 +57,9 @@ def _run(command: Command, read_only: bool, args: argparse.Namespace) -> int:
 
 
 async def _connected(command: Command, read_only: bool, args: argparse.Namespace) -> None:
-    url = parse_url(url_of(args))
+    config = config_of(args)
+    url = parse_url(url_of(args), config)
     if read_only and isinstance(url, FileUrl) and not url.path.exists():
         raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it")
-    async with connect(url_of(args), read_only=read_only) as cw:
+    async with connect(url_of(args), config=config, timeout=timeout_of(args), read_only=read_only) as cw:
         await command(cw, args)

@@ -6,8 +6,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cordwood.errors import InvalidInput
+
 DEFAULT_URL = "file:./cordwood-data"
 URL_VARIABLE = "CORDWOOD_URL"
+TIMEOUT_SECONDS = 30
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {
@@ -38,12 +41,25 @@ class IntermixedParser(argparse.ArgumentParser):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """`--url` and `--json`. Suppressed defaults: a subcommand's must not undo what stood before its name."""
+    """Where, and how it is shown. Suppressed defaults: a subcommand's must not undo what stood before its name."""
     parser.add_argument(
         "--url",
         default=argparse.SUPPRESS,
         metavar="URL",
         help=f"where the logs are (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
+    )
+    parser.add_argument(
+        "--config",
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="settings of a kafka:// url, a line NAME=VALUE each: the place for a password",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=duration,
+        default=argparse.SUPPRESS,
+        metavar="SPAN",
+        help=f"for connecting, and for each call (default: {TIMEOUT_SECONDS}s)",
     )
     add_json(parser)
 
@@ -62,6 +78,31 @@ def url_of(args: argparse.Namespace) -> str:
     given: str | None = getattr(args, "url", None)
     # An empty variable means "not set", as in most programs.
     return given if given is not None else os.environ.get(URL_VARIABLE) or DEFAULT_URL
+
+
+def config_of(args: argparse.Namespace) -> dict[str, str]:
+    """The settings in the file of `--config`. An error shows of a line its name at most: the rest may be secret."""
+    path: str | None = getattr(args, "config", None)
+    if path is None:
+        return {}
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    settings: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not name:
+            raise InvalidInput(f"{path}, line {number}: a setting is NAME=VALUE; a line with # in front is a remark")
+        if name in settings:
+            raise InvalidInput(f"{path}, line {number}: {name} is set twice: keep one")
+        settings[name] = value
+    return settings
+
+
+def timeout_of(args: argparse.Namespace) -> float:
+    given: timedelta | None = getattr(args, "timeout", None)
+    return TIMEOUT_SECONDS if given is None else given.total_seconds()
 
 
 def wants_json(args: argparse.Namespace) -> bool:

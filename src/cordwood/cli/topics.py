@@ -32,6 +32,12 @@ def _add_create(verbs: Commands) -> None:
     parser.add_argument("name", metavar="NAME", help="1 to 249 of A-Z a-z 0-9 . _ -")
     parser.add_argument("--partitions", type=count, default=1, metavar="N", help="how many logs it has (default: 1)")
     parser.add_argument(
+        "--replication",
+        type=count,
+        metavar="N",
+        help="how many copies of it a cluster keeps (default: 3, or as many as it has servers; a folder: 1)",
+    )
+    parser.add_argument(
         "--retention",
         type=duration,
         metavar="SPAN",
@@ -89,6 +95,7 @@ async def _create(cw: Client, args: argparse.Namespace) -> None:
     info = await cw.create_topic(
         args.name,
         partitions=args.partitions,
+        replication=args.replication,
         retention=args.retention,
         retention_bytes=args.retention_bytes,
         exist_ok=args.exist_ok,

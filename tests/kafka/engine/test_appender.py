@@ -58,7 +58,11 @@ def test_appends_of_each_log_keep_their_order_however_many_are_under_way(kafka: 
     [
         (lambda topic: Part(topic, 1, Batch.of([b"x"])), NotFound, "has the partitions 0 to 0"),
         (lambda topic: Part(f"{topic}-missing", 0, Batch.of([b"x"])), NotFound, "missing"),
-        (lambda topic: Part(topic, 0, Batch.of([b"x", bytes(3 * MIB)])), TooLarge, r"record 1 .* 31458\d\d .* 2097152"),
+        (
+            lambda topic: Part(topic, 0, Batch.of([b"x", bytes(3 * MIB)])),
+            TooLarge,
+            r"record 1 .* 3,145,8\d\d .* 2,097,152",
+        ),
         (lambda topic: Part(topic, 0, Batch.of([b"x"], timestamps=[0])), InvalidInput, "a timestamp is 0"),
         (lambda topic: Part(topic, 0, Batch.of([])), InvalidInput, "the batch is empty"),
     ],

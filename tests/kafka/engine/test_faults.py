@@ -10,8 +10,9 @@ import pytest
 
 import cordwood
 from cordwood import Batch, CordwoodError, Log, Timeout, Unavailable
+from cordwood.log.kafka import cluster as cluster_module
 from cordwood.testing.kafka import Broker
-from tests.kafka.engine.load import Load
+from tests.kafka.engine.load import Load, until
 
 pytestmark = pytest.mark.processes
 
@@ -45,6 +46,7 @@ async def test_a_connect_that_is_cancelled_leaves_nothing(broker: Broker) -> Non
     with pytest.raises(asyncio.CancelledError):
         await connecting
     broker.resume()
+    await until(lambda: not cluster_module._registry)
 
 
 async def test_an_append_to_a_broker_that_does_not_answer_is_a_timeout_with_an_unknown_outcome(

@@ -33,6 +33,8 @@ def test_its_settings_are_those_that_librdkafka_is_told() -> None:
     assert shown == {
         "linger.ms": str(told["linger.ms"]),
         "message.timeout.ms": "the connection's `timeout`",
+        "socket.timeout.ms": f"{told['socket.timeout.ms'] // 1000} s",
+        "request.timeout.ms": f"{told['request.timeout.ms'] // 1000} s",
         "queue.buffering.max.kbytes": f"{told['queue.buffering.max.kbytes'] // 1024} MiB",
         "queued.max.messages.kbytes": f"{told['queued.max.messages.kbytes'] // 1024} MiB",
         "fetch.message.max.bytes": f"{told['fetch.message.max.bytes'] >> 20} MiB",

@@ -9,7 +9,7 @@ import pytest
 
 import cordwood
 from cordwood.errors import NotFound, Unavailable
-from cordwood.log.native.folder import commit_staged
+from cordwood.log.native.folder import commit_staged, open_for_reading
 from cordwood.log.native.published import Owner
 from cordwood.log.native.staged import (
     StagedCommits,
@@ -32,7 +32,8 @@ def staged(folder: Path, write: Write, attempt: str, batch: Batch, *, made_ms: i
     clock = RealClock()
     name = write.name(clock.time_ms() if made_ms is None else made_ms, attempt, secrets.token_hex(4))
     writer = StagedWriter(RealDisk(folder), clock, name)
-    writer.add(Owner(1, 0), "events/0", batch)
+    topic = open_for_reading(folder).topic("events")
+    writer.add(Owner(topic.id, 0), "events/0", batch)
     file = writer.finish()
     assert file is not None
     return file
@@ -138,7 +139,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_found_and_nothing_stays(folder
     with cordwood.sync.connect(folder) as cw:
         cw.delete_topic("events")
         cw.create_topic("events")
-    with pytest.raises(NotFound, match="the topic with the id 1 was deleted since the records were staged") as caught:
+    with pytest.raises(NotFound, match=r"the id \d+ was deleted since the records were staged") as caught:
         commit_staged(folder, write, [file])
     assert caught.value.outcome == "not_written"
     assert (values(folder), names(folder)) == ([], [])

@@ -30,9 +30,11 @@ def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
     if limit is not None and (found := first_too_large(batch, limit)) is not None:
         index, size = found
         raise TooLarge(
-            f"{log}: record {index} of the batch is {size} bytes, the topic's max.message.bytes is {limit}:"
+            f"{log}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is {limit:,}:"
             " split it, or raise the limit"
         )
-    stamps = batch.timestamps
+    _, _, headers, stamps = batch.rows()
+    if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
+        raise InvalidInput(f"{log}: a header's name has a NUL in it, where librdkafka would cut it off")
     if stamps is not None and 0 in stamps:
         raise InvalidInput(f"{log}: a timestamp is 0, which means now to librdkafka: use 1 or more")

@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
@@ -35,7 +36,8 @@ class SharedCluster:
         self.connections = 1
         self.gone: str | None = None
         """Why it cannot be used any more, if so."""
-        self._last_error: KafkaError | None = None
+        self._said: deque[KafkaError] = deque(maxlen=1)
+        """The last thing that went wrong with a broker."""
         try:
             self._admin = AdminClient(settings.admin(self._on_error))
         except KafkaException as error:
@@ -53,20 +55,22 @@ class SharedCluster:
 
     def reach(self, timeout: float) -> None:
         """Return once a broker has answered; blocks."""
+        self._said.clear()
         try:
             self._admin.list_topics(timeout=timeout)
         except KafkaException as error:
-            cause = kafka_error(error)
-            self._admin.poll(0)  # what went wrong with each broker
-            why = self.settings.masked((self._last_error or cause).str())
+            self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
+            cause = self._said[-1] if self._said else kafka_error(error)
             if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
                 raise translated(cause, f"connecting to {self}", self.settings) from None
+            why = self.settings.masked(cause.str())
             raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?") from None
 
     def check(self) -> None:
         """`Unavailable` in a forked child, and once it is closed."""
         if self.gone is not None:
             raise Unavailable(f"{self}: {self.gone}")
+        self._admin.poll(0)  # else what the client has to say is kept for ever
 
     def facts(self, topic: str) -> TopicFacts:
         """What appends need to know of a topic: asked for once, however many want to know. Blocks.
@@ -142,7 +146,7 @@ class SharedCluster:
         _open.discard(self)
 
     def forked(self) -> None:
-        """In the child: the clients' threads stayed with the parent, so that freeing a client would wait for ever."""
+        """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
         self.gone = "this connection belongs to the parent process: connect anew in the child"
         for handle in (
             self._admin,
@@ -152,7 +156,8 @@ class SharedCluster:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
     def _on_error(self, error: KafkaError) -> None:
-        self._last_error = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # follows what each of them said, and says less
+            self._said.append(error)
 
     def __str__(self) -> str:
         return f"kafka://{','.join(self.settings.servers)}"

@@ -1,7 +1,9 @@
 """Kafka, as a connection sees it."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import TypeVar
 
@@ -21,10 +23,12 @@ T = TypeVar("T")
 async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "KafkaEngine":
     """Connect to a cluster, or share the clients that this process has for it."""
     settings = Settings.of(url, timeout)
-    opening = asyncio.ensure_future(asyncio.to_thread(open_cluster, settings, timeout))
+    # A thread that belongs to no loop: a connection that is made too late is let go also if the loop has ended by then.
+    opening: Future[SharedCluster] = Future()
+    threading.Thread(target=_open, args=(opening, settings, timeout), name="cordwood-kafka-open", daemon=True).start()
     try:
         async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
-            return KafkaEngine(await asyncio.shield(opening), read_only)
+            return KafkaEngine(await asyncio.shield(asyncio.wrap_future(opening)), read_only)
     except TimeoutError as error:
         opening.add_done_callback(_let_go)
         raise Timeout(f"connecting to {url} took more than {timeout} s") from error
@@ -33,10 +37,17 @@ async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "Kafk
         raise
 
 
-def _let_go(opening: "asyncio.Future[SharedCluster]") -> None:
+def _open(opening: "Future[SharedCluster]", settings: Settings, timeout: float) -> None:
+    try:
+        opening.set_result(open_cluster(settings, timeout))
+    except BaseException as error:
+        opening.set_exception(error)
+
+
+def _let_go(opening: "Future[SharedCluster]") -> None:
     """Close a connection that was made after its caller had given up."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.get_loop().run_in_executor(None, opening.result().close, 0)
+    if opening.exception() is None:
+        opening.result().close(0)
 
 
 class KafkaEngine(Engine):

@@ -54,6 +54,7 @@ TRANSIENT = {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.NOT_CONTROLLER,
 }
 """What passes by itself, such as the change of a leader."""
@@ -63,6 +64,11 @@ def kafka_error(error: KafkaException) -> KafkaError:
     """What a KafkaException is about."""
     cause: Any = error.args[0] if error.args else None
     return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+def is_refused(error: KafkaError) -> bool:
+    """Whether the client or the broker has looked at a record, and will never take it."""
+    return error.code() in _TOO_LARGE or error.code() == KafkaError._INVALID_ARG
 
 
 def is_missing(error: KafkaError) -> bool:

@@ -52,7 +52,12 @@ class KafkaLog(Log):
             facts, sender = self._facts, self._sender
             if facts is None or sender is None or facts.expires <= now:
                 facts, sender = await self._look_up(deadline)
-            self._check(batch, expected, facts)
+            try:
+                self._check(batch, expected, facts)
+            except TooLarge:
+                self._cluster.forget(self.topic)  # the limit may have been raised since
+                facts, sender = await self._look_up(deadline)
+                self._check(batch, expected, facts)
             if self._cluster.ends:
                 await self._ends_found(deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)

@@ -1,5 +1,6 @@
 """A client that writes, and the one thread that works it."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -10,8 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
 
 from .delivery import CHUNK_RECORDS, Append, tell
-from .errors import kafka_error, translated
+from .errors import is_refused, kafka_error, translated
 from .settings import Settings
+
+_LOGGER = logging.getLogger("cordwood")
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 """So much may wait before it is handed to the client, which holds as much again."""
@@ -94,18 +97,28 @@ class Sender:
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._next_round():
-            if self._queue:
-                self._hand_over_queue()
-            else:
-                self._take_reports(_POLL_SECONDS if self._under_way else self._rest_seconds)
-            if self._fatal is not None:
-                self._rebuild()
-            now = time.monotonic()
-            if now >= self._expire_next:
-                self._expire_next = now + _EXPIRE_SECONDS
-                self._expire(now)
-        self._end()
+        try:
+            while self._next_round():
+                self._round()
+        except Exception:
+            # A defect: nobody may wait for a thread that is gone.
+            _LOGGER.exception("the thread that writes to Kafka failed")
+        finally:
+            with self._lock:
+                self._closing = self._closing or time.monotonic()
+            self._end()
+
+    def _round(self) -> None:
+        if self._queue:
+            self._hand_over_queue()
+        else:
+            self._take_reports(_POLL_SECONDS if self._under_way else self._rest_seconds)
+        if self._fatal is not None:
+            self._rebuild()
+        now = time.monotonic()
+        if now >= self._expire_next:
+            self._expire_next = now + _EXPIRE_SECONDS
+            self._expire(now)
 
     def _next_round(self) -> bool:
         """Waits while there is nothing to do; False when it is time to end."""
@@ -130,6 +143,7 @@ class Sender:
             self._handing_over = True
         if not append.sent and append.future.done():
             append.cut = True  # cancelled while it waited
+            self._to_check.append(append)
         while not append.handed_over and self._fatal is None and time.monotonic() < append.deadline:
             room = self._hand_over(append, CHUNK_RECORDS)
             self._take_reports(0 if room else _POLL_SECONDS)
@@ -156,8 +170,9 @@ class Sender:
             append.send(self._producer, records, self._to_check.append)
         except BufferError:
             return False
-        except KafkaException as raised:
-            error = kafka_error(raised)
+        except Exception as raised:
+            # What is no error of Kafka's is about the record.
+            error = kafka_error(raised) if isinstance(raised, KafkaException) else _refused(raised)
             if error.fatal() or error.code() == KafkaError._FATAL:
                 self._fatal = error
                 return False
@@ -169,7 +184,11 @@ class Sender:
 
     def _take_reports(self, seconds: float) -> None:
         """Wait for reports at most so long, and tell the callers whose appends are decided."""
-        self._producer.poll(seconds)
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as raised:
+            # What the client does with a fatal error instead of calling back.
+            self._fatal = kafka_error(raised)
         if not self._to_check:
             return
         some = len(self._to_check)  # another thread may add to it
@@ -196,7 +215,8 @@ class Sender:
         """What a caller is told of an append of which not every record was delivered."""
         if not append.errors:
             return Timeout(f"{append.name} was cut short", outcome="unknown")
-        unsent = all(error.code() == KafkaError._PURGE_QUEUE for error in append.errors) and not append.offsets
+        # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
+        unsent = not append.offsets and all(map(is_refused, append.errors))
         error = translated(append.errors[0], append.name, self._settings, "not_written" if unsent else "unknown")
         if append.offsets:
             error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
@@ -261,3 +281,7 @@ class Sender:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fatal = error
+
+
+def _refused(error: Exception) -> KafkaError:
+    return KafkaError(KafkaError._INVALID_ARG, f"librdkafka cannot take it: {error}")

@@ -69,6 +69,11 @@ _CONSUMER: Mapping[str, Any] = {
     "topic.metadata.propagation.max.ms": 1000,
 }
 
+_SILENT_SECONDS_MAX = 10.0
+_SILENT_SECONDS_MIN = 2.0
+"""How long a broker may leave a request without an answer before another one is asked: a third of a call's time, so
+that a leader that hangs, and was replaced, costs no call; and no less than librdkafka allows."""
+
 _FETCH_WAIT_MS = 5
 """How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is used for another log
 right after waits for that."""
@@ -104,7 +109,12 @@ class Settings:
 
     def producer(self, batch_bytes: int, on_error: Callable[[Any], None]) -> dict[str, Any]:
         # What is not sent within the time of a call is given up: nothing is sent long after its caller has left.
-        own = {**_PRODUCER, "batch.size": batch_bytes, "message.timeout.ms": max(1, round(self.timeout * 1000))}
+        own = {
+            **_PRODUCER,
+            "batch.size": batch_bytes,
+            "message.timeout.ms": max(1, round(self.timeout * 1000)),
+            "request.timeout.ms": self._silent_ms,
+        }
         config = self._all(own, on_error)
         if int(config["batch.size"]) > batch_bytes:
             config["batch.size"] = batch_bytes  # above a topic's limit whole batches would be refused
@@ -121,9 +131,14 @@ class Settings:
         # The longest first: one secret may be a part of another.
         return re.sub("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))), "***", text)
 
+    @property
+    def _silent_ms(self) -> int:
+        return round(1000 * min(_SILENT_SECONDS_MAX, max(_SILENT_SECONDS_MIN, self.timeout / 3)))
+
     def _all(self, own: Mapping[str, Any], on_error: Callable[[Any], None]) -> dict[str, Any]:
         return {
             **_COMMON,
+            "socket.timeout.ms": self._silent_ms,
             **own,
             **self.config,
             "bootstrap.servers": ",".join(self.servers),

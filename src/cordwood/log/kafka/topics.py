@@ -164,7 +164,7 @@ class Topics:
             asked = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
             return asked[name]
 
-        return self._look_up(f"looking up topic {name!r}", deadline, ask)
+        return self._look_up(name, f"looking up topic {name!r}", deadline, ask)
 
     def _config_of(self, name: str, deadline: float) -> Mapping[str, str]:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
@@ -172,7 +172,7 @@ class Topics:
         def ask(left: float) -> "Future[dict[str, Any]]":
             return self._admin.describe_configs([resource], request_timeout=left)[resource]
 
-        entries = self._look_up(f"looking up the settings of topic {name!r}", deadline, ask)
+        entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask)
         return {key: entry.value for key, entry in entries.items()}
 
     def _metadata(self, what: str, deadline: float) -> Any:
@@ -181,14 +181,17 @@ class Topics:
         except KafkaException as error:
             raise translated(kafka_error(error), what, self._settings) from None
 
-    def _look_up(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+    def _look_up(self, name: str, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """As `_ask`, of a request that changes nothing: it is repeated until the time is over."""
         while True:
             attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
             try:
                 return self._ask(what, attempt, ask)
             except Timeout:
-                seconds_left(what, deadline)
+                # For requests like these the client waits for a broker that it has lost; asked for its metadata, it
+                # looks for another one.
+                with suppress(KafkaException):
+                    self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
 
     def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """The answer to a request of the admin client, which ends in the time that it is given."""

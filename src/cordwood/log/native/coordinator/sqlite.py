@@ -1,5 +1,6 @@
 """The coordinator in one SQLite file: for a folder, and for a single coordinator process."""
 
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ INSERT INTO owner VALUES (1, 0, NULL);
 CREATE TABLE plan (one INTEGER PRIMARY KEY CHECK (one = 1), plan TEXT NOT NULL);
 CREATE TABLE sink (id TEXT PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID;
 """
+# An id has 32 bits where it is published: that leaves two thousand million topics to be made.
+_IDS_FROM = 2**31
 # What format 1 has of it.
 _STATEMENTS_OF_1 = 4
 
@@ -53,6 +56,9 @@ class SqliteCoordinator:
             if version in (0, 1):
                 for statement in _SCHEMA.split(";\n")[version * _STATEMENTS_OF_1 :]:
                     self._db.execute(statement)
+                if version == 0:
+                    # Topics of a folder that was removed and made anew have other ids: who remembers one notices.
+                    self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
                 self._db.execute(f"PRAGMA user_version={_FORMAT}")
             elif version != _FORMAT:
                 raise Corrupt(f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}")

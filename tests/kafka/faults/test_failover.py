@@ -1,0 +1,72 @@
+"""The leader of a log dies under load: nothing acked is lost, nothing is there twice, the order holds."""
+
+import asyncio
+
+import pytest
+
+import cordwood
+from cordwood.testing.kafka import Cluster
+from cordwood.testing.kafka.probe import leader_of
+from tests.kafka.faults.load import Load
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
+    async with cordwood.connect(cluster.url, timeout=60) as cw:
+        await cw.create_topic(topic)
+        async with Load(cw.log(topic), writers=8, batch=20) as load:
+            await load.acks(2000)
+            for _ in range(2):
+                await asyncio.to_thread(lambda: cluster.leader(topic).kill())
+                await load.acks(2000)
+                await asyncio.to_thread(cluster.heal)
+                await load.acks(2000)
+        await load.check()
+        assert load.errors == []
+
+
+async def test_a_client_that_loses_its_only_connection_finds_another_server(cluster: Cluster, topic: str) -> None:
+    first = cluster.brokers[0]
+    async with cordwood.connect(f"kafka://{first.bootstrap}") as cw:
+        await cw.create_topic(topic)
+        first.kill()
+        assert (await cw.topic(topic)).partitions == 1
+
+
+async def test_pausing_the_leader_for_longer_than_its_session_is_the_same(cluster: Cluster, topic: str) -> None:
+    """It wakes up and believes to lead: what it still takes is not acked, and what was sent again is there once."""
+    async with cordwood.connect(cluster.url, timeout=60) as cw:
+        await cw.create_topic(topic)
+        async with Load(cw.log(topic)) as load:
+            await load.acks(200)
+            old = cluster.leader(topic)
+            old.pause()
+            await asyncio.to_thread(_until_another_leads, cluster, topic, old.number)
+            await load.acks(200)
+            old.resume()
+            await load.acks(200)
+            await asyncio.to_thread(cluster.heal)
+            await load.acks(200)
+        await load.check()
+
+
+async def test_too_few_copies_take_no_appends_and_lose_none(cluster: Cluster, topic: str) -> None:
+    async with cordwood.connect(cluster.url, timeout=3) as cw:
+        await cw.create_topic(topic)
+        leader = cluster.leader(topic)
+        async with Load(cw.log(topic)) as load:
+            await load.acks(100)
+            for broker in cluster.brokers:
+                if broker is not leader:
+                    broker.kill()
+            await load.failures(4)
+            await asyncio.to_thread(cluster.heal)
+            await load.acks(100)
+        await load.check()
+
+
+def _until_another_leads(cluster: Cluster, topic: str, old: int) -> None:
+    others = ",".join(broker.bootstrap for broker in cluster.brokers if broker.number != old)
+    while leader_of(others, topic, 0) in (None, old):
+        pass

@@ -1,0 +1,89 @@
+"""A fatal error of the idempotent producer: it is made anew, and what was in flight is told as unknown."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+import cordwood
+from cordwood import Batch, CordwoodError
+from cordwood.testing.kafka import Broker
+from tests.kafka.faults.fatal import raise_fatal
+from tests.kafka.faults.load import Load
+
+
+class Recorded(Producer):
+    """Notes every producer that is made."""
+
+    made: list[Producer]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.made.append(self)
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
+    Recorded.made = []
+    monkeypatch.setattr("cordwood.log.kafka.producer.Producer", Recorded)
+    return Recorded.made
+
+
+@pytest.mark.slow
+async def test_what_was_in_flight_is_unknown_and_the_next_append_works(
+    broker: Broker, topic: str, producers: list[Producer]
+) -> None:
+    async with cordwood.connect(broker.url) as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]))
+        broker.pause()
+        flying = [asyncio.ensure_future(log.append(Batch.of([b"flying %d" % number]))) for number in range(3)]
+        await asyncio.sleep(0.1)  # on their way, as far as they get
+        raise_fatal(producers[-1])
+        async with asyncio.timeout(30):
+            results = await asyncio.gather(*flying, return_exceptions=True)
+        for result in results:
+            assert isinstance(result, CordwoodError)
+            assert result.outcome == "unknown"
+        broker.resume()
+        await log.append(Batch.of([b"after"]))
+        assert len(producers) == 2
+        values = [record.value async for batch in log.read() for record in batch]
+        assert values[0] == b"before"
+        assert values[-1] == b"after"
+        assert len(values) == len(set(values))
+
+
+async def test_writers_go_on_through_one_fatal_error_after_the_other(
+    kafka: Broker, topic: str, producers: list[Producer]
+) -> None:
+    async with cordwood.connect(kafka.url) as cw:
+        await cw.create_topic(topic)
+        async with Load(cw.log(topic)) as load:
+            for _ in range(4):
+                await load.acks(200)
+                raise_fatal(producers[-1])
+            await load.acks(200)
+        await load.check()
+        assert len(producers) == 5
+        assert {error.outcome for error in load.errors} <= {"unknown"}
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+async def test_what_was_sent_again_and_then_given_up_may_be_written(
+    broker: Broker, topic: str, producers: list[Producer]
+) -> None:
+    """The server has written it, and died before its answer: the client's word for it is that it was never sent."""
+    async with cordwood.connect(broker.url, timeout=60) as cw:
+        await cw.create_topic(topic)
+        async with Load(cw.log(topic), writers=32, batch=1) as load:
+            for _ in range(5):
+                await load.acks(300)
+                await asyncio.to_thread(broker.kill)
+                raise_fatal(producers[-1])
+                await asyncio.to_thread(broker.restart)
+            await load.acks(300)
+        await load.check()

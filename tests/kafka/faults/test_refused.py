@@ -1,0 +1,78 @@
+"""What a server does not take: too large, no such topic, a topic that is deleted meanwhile."""
+
+import asyncio
+
+import pytest
+
+import cordwood
+from cordwood import Batch, NotFound, TooLarge
+from cordwood.testing.kafka import Broker
+from tests.kafka import bare
+from tests.kafka.faults.load import Load
+
+
+def set_limit(broker: Broker, topic: str, size: int) -> None:
+    bare.configure(broker.bootstrap, topic, {"max.message.bytes": str(size)})
+
+
+async def test_a_limit_that_was_lowered_meanwhile(kafka: Broker, topic: str) -> None:
+    async with cordwood.connect(kafka.url) as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        await log.append(Batch.of([bytes(20_000)]))
+        set_limit(kafka, topic, 10_000)
+        with pytest.raises(TooLarge) as caught:
+            await log.append(Batch.of([bytes(20_000)]))
+        assert caught.value.outcome == "not_written"
+        assert await log.bounds() == (0, 1)
+        await log.append(Batch.of([b"small"]))
+
+
+async def test_a_limit_that_was_raised_meanwhile_counts_before_long(kafka: Broker, topic: str) -> None:
+    bare.create(kafka.bootstrap, topic)
+    set_limit(kafka, topic, 10_000)
+    async with cordwood.connect(kafka.url) as cw:
+        log = cw.log(topic)
+        with pytest.raises(TooLarge):
+            await log.append(Batch.of([bytes(20_000)]))
+        set_limit(kafka, topic, 100_000)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await log.append(Batch.of([bytes(20_000)]))
+                    break
+                except TooLarge:
+                    await asyncio.sleep(0.1)
+
+
+async def test_an_unknown_topic_is_not_made_by_writing(kafka: Broker, topic: str) -> None:
+    async with cordwood.connect(kafka.url) as cw, asyncio.timeout(30):
+        with pytest.raises(NotFound, match=topic) as caught:
+            await cw.log(topic).append(Batch.of([b"a"]))
+        assert caught.value.outcome == "not_written"
+        assert topic not in await cw.topics()
+
+
+@pytest.mark.slow
+async def test_a_topic_that_is_deleted_under_its_writers(kafka: Broker, topic: str) -> None:
+    async with cordwood.connect(kafka.url, timeout=10) as cw:
+        await cw.create_topic(topic)
+        async with Load(cw.log(topic)) as load:
+            await load.acks(100)
+            await asyncio.to_thread(bare.delete, kafka.bootstrap, topic)
+            await load.failures(4)
+        assert {type(error) for error in load.errors[-4:]} == {NotFound}
+
+
+@pytest.mark.slow
+async def test_a_topic_that_is_made_anew_under_its_writers(kafka: Broker, topic: str) -> None:
+    """The server knows nothing any more of what the producer sent: it goes on, or says what is unknown."""
+    async with cordwood.connect(kafka.url, timeout=10) as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"old"]))
+        await asyncio.to_thread(bare.delete, kafka.bootstrap, topic)
+        await asyncio.to_thread(bare.create, kafka.bootstrap, topic)
+        async with asyncio.timeout(60):
+            assert await log.append(Batch.of([b"new"])) == range(1)
+        assert [record.value async for batch in log.read() for record in batch] == [b"new"]
