@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import cordwood
-from cordwood import Batch
+from cordwood import Batch, pipeline
 from cordwood.pipeline.source.kafka import by_offsets
 from cordwood.pipeline.source.logs import Task
 from cordwood.testing.kafka import Broker
@@ -95,6 +96,31 @@ def test_a_stream_reads_what_is_there_and_then_what_comes(
     assert found.select("partition", "offset").distinct().count() == 2 * RECORDS + 1
 
 
+def test_a_stream_has_the_rows_of_sparks_own_and_goes_on_from_its_positions(
+    spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, written: str, tmp_path: Path
+) -> None:
+    mine = spark.readStream.format("cordwood").option("url", kafka.url)
+    own = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    both = {Place(tmp_path / "mine"): mine, Place(tmp_path / "own"): own}
+    options = {"subscribe": written, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2500"}
+
+    def drained() -> list[Any]:
+        """What both have come to, and the last position of each."""
+        ends = [
+            place.drain(source.options(**options).load())[-1].sources[0].endOffset for place, source in both.items()
+        ]
+        return [*(rows(spark.read.parquet(str(place.folder / "out"))) for place in both), *ends]
+
+    found, wanted, _, position = drained()
+    assert (len(found), found) == (2 * RECORDS, wanted)
+    client.log(written, 1).append(records(2))
+    found, wanted, _, _ = drained()
+    assert (len(found), found) == (3 * RECORDS, wanted)
+    later = mine.options(subscribe=written, startingOffsets=position).load()
+    Place(tmp_path / "later").drain(later)
+    assert rows(spark.read.parquet(str(tmp_path / "later" / "out"))) == wanted[-RECORDS:]
+
+
 def test_what_was_trimmed_is_a_loss(
     spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, written: str
 ) -> None:
@@ -110,6 +136,8 @@ def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(
     spark: SparkSession, kafka: Broker, written: str
 ) -> None:
     assert ours(spark, kafka, subscribe=written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
+    by_url = f"{kafka.url}?ssl.key.password=hidden"
+    assert pipeline.read(spark, by_url, written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
     wrong = {"kafka.sasl.password": "hidden", "kafka.no.such.setting": "5"}
     with pytest.raises(PySparkException, match=r"no\.such\.setting") as caught:
         ours(spark, kafka, subscribe=written, **wrong).collect()
