@@ -136,7 +136,7 @@ def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(
     spark: SparkSession, kafka: Broker, written: str
 ) -> None:
     assert ours(spark, kafka, subscribe=written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
-    by_url = f"{kafka.url}?ssl.key.password=hidden"
+    by_url = f"{kafka.url}?enable.sasl.oauthbearer.unsecure.jwt=false"  # masked, it would be neither true nor false
     assert pipeline.read(spark, by_url, written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
     wrong = {"kafka.sasl.password": "hidden", "kafka.no.such.setting": "5"}
     with pytest.raises(PySparkException, match=r"no\.such\.setting") as caught:

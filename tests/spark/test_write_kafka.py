@@ -17,6 +17,7 @@ from cordwood import Batch
 from cordwood.pipeline.sink.kafka import WINDOW_BYTES, windows
 from cordwood.records import Record
 from cordwood.testing.kafka import Broker
+from tests.kafka import bare
 from tests.spark.side_by_side import ours, rows, theirs
 from tests.spark.writing import ALL_COLUMNS, numbers
 
@@ -172,8 +173,8 @@ def test_small_batches_share_a_window_and_a_large_one_has_its_own() -> None:
         return pa.record_batch({"value": pa.array([bytes(size)] * count, pa.binary())})
 
     small, half = values_of(10, 100), values_of(1, WINDOW_BYTES // 2)
-    given = [values_of(0, 0), small, small, half, half, values_of(2, WINDOW_BYTES), small, values_of(0, 0)]
-    assert [window.num_rows for window in windows(given, ("value",))] == [21, 1, 2, 10]
+    given = [values_of(0, 0), small, small, half, half, values_of(2, WINDOW_BYTES), small, values_of(0, 0), small]
+    assert [window.num_rows for window in windows(given, ("value",))] == [21, 1, 2, 20]
     assert list(windows([values_of(0, 0)], ("value",))) == []
 
 
@@ -238,6 +239,13 @@ def test_a_task_that_fails_fails_the_write(spark: SparkSession, kafka: Broker, e
     frame = spark.range(0, 100, 1, 4).selectExpr("if(id = 99, raise_error('stop'), cast(id as string)) as value")
     with pytest.raises(Exception, match="stop"):
         append(frame, kafka.url, events)
+
+
+def test_what_the_broker_refuses_fails_the_write(spark: SparkSession, kafka: Broker, topic: str) -> None:
+    bare.create(kafka.bootstrap, topic, **{"message.timestamp.before.max.ms": "1000"})
+    frame = spark.createDataFrame([(b"old", MOMENT)], "value binary, timestamp timestamp")
+    with pytest.raises(PythonException, match=rf"InvalidInput: {topic}/0: append"):
+        append(frame, kafka.url, topic)
 
 
 def test_where_no_broker_answers_a_write_is_unavailable_after_half_a_minute(spark: SparkSession, nowhere: str) -> None:
