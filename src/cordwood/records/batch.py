@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import length_hint
+from struct import pack
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -283,20 +284,22 @@ class Batch:
         return FLAG_HEADERS | FLAG_HEADER_NULLS if nulls else FLAG_HEADERS
 
     def _take_rows(
-        self, values: Rows, keys: Rows | None, headers: HeaderColumn | None, timestamps: Sequence[int]
+        self, values: Rows, keys: Rows | None, headers: HeaderColumn | None, timestamps: Iterable[int]
     ) -> None:
         """Becomes these records, whose types are known to be right; the lists are kept, not copied."""
-        size = sum(map(length_hint, values))
+        nulls, self._value_bytes = _measured(values)
+        flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if nulls else 0)
         self._values = values
-        self._value_bytes = size
-        self._key_bytes = 0
-        self._keys = self._headers = None
-        self.weight = size + WEIGHT_RECORD_BYTES * len(values)
-        flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if NoneType in set(map(type, values)) else 0)
+        self._keys, self._key_bytes = None, 0
         if keys is not None:
-            flags |= self._take_keys(keys, len(values))
+            nulls, size = _measured(keys)
+            if not nulls or keys.count(None) < len(keys):
+                self._keys, self._key_bytes = keys, size
+                flags |= FLAG_KEYS | FLAG_KEY_NULLS if nulls else FLAG_KEYS
+        self.weight = self._value_bytes + self._key_bytes + WEIGHT_RECORD_BYTES * len(values)
+        self._headers = None
         self._flags = flags | self._take_headers(headers)
-        self._timestamps = memoryview(array("q", timestamps)).toreadonly()
+        self._timestamps = memoryview(pack(f"<{len(values)}q", *timestamps)).cast("q")
 
     def _take_slice(self, whole: Batch, window: slice) -> None:
         """Becomes the records of `whole` in that window: columns are shared, lists copied."""
@@ -335,6 +338,15 @@ def checked_timestamps(timestamps: Sequence[int], count: int) -> memoryview:
         index, stamp = next((i, s) for i, s in enumerate(stamps) if not 0 <= s <= TIMESTAMP_MS_MAX)
         raise InvalidInput(f"timestamps[{index}]: {stamp} ms; it must be from 0 to {TIMESTAMP_MS_MAX}")
     return memoryview(array("q", stamps)).toreadonly()
+
+
+def _measured(rows: Rows) -> tuple[bool, int]:
+    """Whether there is a None among rows whose types are known to be right, and their bytes."""
+    # Most often nothing is null or empty, which is the quickest to see.
+    if not all(rows) and NoneType in set(map(type, rows)):
+        return True, sum(map(length_hint, rows))
+    present: Any = rows
+    return False, sum(map(len, present))
 
 
 def _column_or_rows(name: str, values: Sequence[bytes | None]) -> tuple[Rows | BinaryColumn, int, int]:

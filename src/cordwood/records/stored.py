@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, overload
@@ -67,7 +67,7 @@ class StoredBatch(Batch):
         offsets: Sequence[int],
         values: list[bytes | None],
         *,
-        timestamps: list[int],
+        timestamps: Iterable[int],
         keys: list[bytes | None] | None = None,
         headers: HeaderColumn | None = None,
     ) -> StoredBatch:

@@ -5,12 +5,13 @@ import gc
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
 import cordwood
-from cordwood import Batch, Client, Log, Unavailable
+from cordwood import Batch, Client, InvalidInput, Log, Unavailable
 from cordwood.log.kafka import cluster as cluster_module
 from cordwood.log.kafka import producer as producer_module
 from cordwood.log.kafka.producer import Sender
@@ -142,6 +143,58 @@ async def test_after_a_fatal_error_a_new_client_goes_on_and_what_was_in_flight_i
     assert values[0] == b"before"
     assert values[after[0]] == b"after"
     assert values.count(b"in flight") <= (caught.value.outcome == "unknown")
+
+
+class Refusing:
+    """A client that takes no third record."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self._taken = 0
+
+    def produce(self, *arguments: Any) -> None:
+        self._taken += 1
+        if self._taken > 2:
+            raise ValueError("not this one")
+        self._producer.produce(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+
+async def test_a_record_that_the_client_cannot_take_is_told_and_harms_nobody(
+    cw: Client, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append(Batch.of([b"before"]))
+    sender = only_sender(cw)
+    batch = Batch.of([b"x"] * 20, timestamps=[1] * 20)  # with timestamps each record has a call of its own
+    with monkeypatch.context() as patch:
+        patch.setattr(sender, "_producer", Refusing(sender._producer))
+        with pytest.raises(InvalidInput, match="not this one") as caught:
+            await log.append(batch)
+        assert caught.value.outcome == "unknown"
+        with pytest.raises(InvalidInput, match="not this one") as caught:
+            await log.append(batch)
+        assert caught.value.outcome == "not_written"
+    assert await log.append(Batch.of([b"after"])) == range(3, 4)
+    assert not sender._under_way
+
+
+async def test_if_the_thread_that_writes_fails_nobody_waits_for_it(
+    kafka: Broker, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cordwood.connect(f"{kafka.url}?client.id=defect&linger.ms=100") as cw:
+        same = cw.log(log.topic)
+        await same.append(Batch.of([b"before"]))
+        sender = only_sender(cw)
+        under_way = asyncio.ensure_future(same.append(Batch.of([b"under way"])))
+        await until(lambda: sender._under_way)
+        monkeypatch.setattr(sender, "_decide", lambda appends: 1 / 0)
+        for append in (under_way, same.append(Batch.of([b"after"]))):
+            with pytest.raises(Unavailable) as caught:
+                await asyncio.wait_for(append, 20)
+            assert caught.value.outcome in ("unknown", "not_written")
+    assert "ZeroDivisionError" in caplog.text
 
 
 def only_sender(cw: Client) -> Sender:

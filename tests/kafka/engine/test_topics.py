@@ -117,8 +117,12 @@ async def test_a_limit_that_is_lowered_later_is_told_by_the_broker_and_then_know
     assert (await log.bounds())[1] == 1
 
 
-async def test_an_expected_offset_and_a_time_of_zero_are_refused(log: Log) -> None:
-    for refused in (log.append(Batch.of([b"x"]), expected=0), log.append(Batch.of([b"x"], timestamps=[0]))):
+async def test_what_librdkafka_would_change_in_silence_is_refused(log: Log) -> None:
+    for refused in (
+        log.append(Batch.of([b"x"]), expected=0),
+        log.append(Batch.of([b"x"], timestamps=[0])),
+        log.append(Batch.of([b"x", b"y"], headers=[[], [("a\0b", b"")]])),
+    ):
         with pytest.raises(InvalidInput) as caught:
             await refused
         assert caught.value.outcome == "not_written"

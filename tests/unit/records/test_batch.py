@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import InvalidInput
-from cordwood.records import Batch, BinaryColumn, HeaderColumn, Record, StoredBatch, StoredRecord
+from cordwood.records import Batch, BinaryColumn, HeaderColumn, Record, StoredBatch, StoredRecord, frame_bytes
 from tests.unit.records.examples import EVERYTHING, arguments, made, rows, same_examples, stored, windows
 
 
@@ -242,3 +242,31 @@ def test_neither_batches_nor_headers_have_a_hash() -> None:
     for thing in (EVERYTHING, EVERYTHING.headers, stored(EVERYTHING)):
         with pytest.raises(TypeError, match="unhashable"):
             hash(thing)
+
+
+@pytest.mark.parametrize(
+    ("values", "keys"),
+    [
+        ([b"a", b"b"], None),
+        ([b"a", None, b""], [None, b"", b"k"]),
+        ([None, None], [None, None]),
+        ([b"", b""], [b"k", b"l"]),
+    ],
+)
+def test_a_stored_batch_of_rows_is_that_of_their_columns(
+    values: list[bytes | None], keys: list[bytes | None] | None
+) -> None:
+    count = len(values)
+    headers = HeaderColumn.of([[("h", None)], *[[]] * (count - 1)])
+    of_rows = StoredBatch.from_rows(range(count), values, keys=keys, headers=headers, timestamps=iter(range(count)))
+    columns = StoredBatch.from_columns(
+        range(count),
+        BinaryColumn.of(values),
+        keys=None if keys is None else BinaryColumn.of(keys),
+        headers=headers,
+        timestamps=range(count),
+    )
+    assert of_rows == columns
+    assert (of_rows.weight, frame_bytes(of_rows)) == (columns.weight, frame_bytes(columns))
+    assert list(of_rows) == list(columns)
+    assert of_rows[1:] == columns[1:]

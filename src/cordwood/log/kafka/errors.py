@@ -67,8 +67,8 @@ def kafka_error(error: KafkaException) -> KafkaError:
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether the broker has looked at a record, and will never take it."""
-    return error.code() in _TOO_LARGE
+    """Whether the broker, or the client, has looked at a record, and will never take it."""
+    return error.code() in _TOO_LARGE or error.code() == KafkaError._INVALID_ARG
 
 
 def is_missing(error: KafkaError) -> bool:

@@ -129,7 +129,9 @@ class KafkaLog(Log):
                 f"{self.name}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is"
                 f" {limit:,}: split it, or raise the limit"
             )
-        stamps = batch.timestamps
+        _, _, headers, stamps = batch.rows()
+        if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
+            raise InvalidInput(f"{self.name}: a header's name has a NUL in it, where librdkafka would cut it off")
         if stamps is not None and 0 in stamps:
             raise InvalidInput(f"{self.name}: a timestamp is 0, which means now to librdkafka: use 1 or more")
 

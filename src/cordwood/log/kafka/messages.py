@@ -21,5 +21,5 @@ def stored_batch(messages: list[Any]) -> StoredBatch:
         list(map(Message.value, messages)),
         keys=keys,
         headers=HeaderColumn.of([pairs or () for pairs in headers]) if any(headers) else None,  # type: ignore[misc]
-        timestamps=list(map(_time_of, map(Message.timestamp, messages))),
+        timestamps=map(_time_of, map(Message.timestamp, messages)),
     )

@@ -1,5 +1,6 @@
 """A client that writes, and the one thread that works it."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -12,6 +13,8 @@ from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
 from .delivery import CHUNK_RECORDS, Append, tell
 from .errors import is_refused, kafka_error, translated
 from .settings import Settings
+
+_LOGGER = logging.getLogger("cordwood")
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 """So much may wait before it is handed to the client, which holds as much again."""
@@ -94,18 +97,28 @@ class Sender:
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._next_round():
-            if self._queue:
-                self._hand_over_queue()
-            else:
-                self._take_reports(_POLL_SECONDS if self._under_way else self._rest_seconds)
-            if self._fatal is not None:
-                self._rebuild()
-            now = time.monotonic()
-            if now >= self._expire_next:
-                self._expire_next = now + _EXPIRE_SECONDS
-                self._expire(now)
-        self._end()
+        try:
+            while self._next_round():
+                self._round()
+        except Exception:
+            # A defect: nobody may wait for a thread that is gone.
+            _LOGGER.exception("the thread that writes to Kafka failed")
+        finally:
+            with self._lock:
+                self._closing = self._closing or time.monotonic()
+            self._end()
+
+    def _round(self) -> None:
+        if self._queue:
+            self._hand_over_queue()
+        else:
+            self._take_reports(_POLL_SECONDS if self._under_way else self._rest_seconds)
+        if self._fatal is not None:
+            self._rebuild()
+        now = time.monotonic()
+        if now >= self._expire_next:
+            self._expire_next = now + _EXPIRE_SECONDS
+            self._expire(now)
 
     def _next_round(self) -> bool:
         """Waits while there is nothing to do; False when it is time to end."""
@@ -130,6 +143,7 @@ class Sender:
             self._handing_over = True
         if not append.sent and append.future.done():
             append.cut = True  # cancelled while it waited
+            self._to_check.append(append)
         while not append.handed_over and self._fatal is None and time.monotonic() < append.deadline:
             room = self._hand_over(append, CHUNK_RECORDS)
             self._take_reports(0 if room else _POLL_SECONDS)
@@ -156,8 +170,9 @@ class Sender:
             append.send(self._producer, records, self._to_check.append)
         except BufferError:
             return False
-        except KafkaException as raised:
-            error = kafka_error(raised)
+        except Exception as raised:
+            # What is no error of Kafka's is about the record.
+            error = kafka_error(raised) if isinstance(raised, KafkaException) else _refused(raised)
             if error.fatal() or error.code() == KafkaError._FATAL:
                 self._fatal = error
                 return False
@@ -266,3 +281,7 @@ class Sender:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fatal = error
+
+
+def _refused(error: Exception) -> KafkaError:
+    return KafkaError(KafkaError._INVALID_ARG, f"librdkafka cannot take it: {error}")
