@@ -30,7 +30,7 @@ def reading(folder: Path) -> list[Row]:
         spark = pipeline.session("local[2]", {**SETTINGS, "spark.jars": spark_jars()})
         try:
             on_kafka, embedded, own = _by_turns(
-                lambda: pipeline.read(spark, kafka.url, TOPIC),
+                lambda: spark.read.format("cordwood").options(url=kafka.url, topic=TOPIC).load(),
                 lambda: pipeline.read(spark, data, TOPIC),
                 lambda: _own_source(spark, kafka),
             )
