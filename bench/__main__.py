@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import kafka, read, spark, write
+from bench import kafka, kafka_spark, read, spark, write
 from bench.measure import Row
 
 Bench = Callable[[Path], Row | list[Row]]
@@ -29,7 +29,14 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
         },
     ),
     "spark": ("Spark", {"spark": spark.reading}),
-    "kafka": ("Logs on Kafka", {"kafka-append": kafka.append, "kafka-read": kafka.read}),
+    "kafka": (
+        "Logs on Kafka",
+        {
+            "kafka-append": kafka.append,
+            "kafka-read": kafka.read,
+            "kafka-spark": kafka_spark.against_sparks_own,
+        },
+    ),
 }
 _BENCHES = {name: bench for _, benches in _PAGES.values() for name, bench in benches.items()}
 _RESULTS = Path(__file__).parent / "results"
