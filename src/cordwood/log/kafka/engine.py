@@ -1,6 +1,8 @@
 """Kafka, as a connection sees it."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -20,23 +22,42 @@ T = TypeVar("T")
 
 async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "KafkaEngine":
     """Connect to a cluster, or share the clients that this process has for it."""
-    settings = Settings.of(url, timeout)
-    opening = asyncio.ensure_future(asyncio.to_thread(open_cluster, settings, timeout))
+    opening = _Opening(Settings.of(url, timeout))
     try:
         async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
-            return KafkaEngine(await asyncio.shield(opening), read_only)
+            return KafkaEngine(await asyncio.to_thread(opening.open), read_only)
     except TimeoutError as error:
-        opening.add_done_callback(_let_go)
+        opening.give_up()
         raise Timeout(f"connecting to {url} took more than {timeout} s") from error
     except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
+        opening.give_up()
         raise
 
 
-def _let_go(opening: "asyncio.Future[SharedCluster]") -> None:
-    """Close a connection that was made after its caller had given up."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.get_loop().run_in_executor(None, opening.result().close, 0)
+class _Opening:
+    """A connection that is made on a thread, for a caller who may leave first, and whose loop may be gone then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._cluster: SharedCluster | None = None
+        self._unwanted = False
+
+    def open(self) -> SharedCluster:
+        cluster = open_cluster(self._settings, self._settings.timeout)
+        with self._lock:
+            self._cluster = cluster
+            unwanted = self._unwanted
+        if unwanted:
+            cluster.close(0)
+        return cluster
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._unwanted = True
+            cluster = self._cluster
+        if cluster is not None:
+            threading.Thread(target=cluster.close, args=(0,), name="cordwood-kafka-close", daemon=True).start()
 
 
 class KafkaEngine(Engine):
@@ -66,7 +87,8 @@ class KafkaEngine(Engine):
             except Conflict:
                 if not exist_ok:
                     raise
-                return topics.info(name, timeout)
+                # Whoever makes it may not be done yet.
+                return topics.usable(name, time.monotonic() + timeout)
 
         return await self._call(timeout, f"creating topic {name!r}", create)
 
