@@ -1,5 +1,6 @@
 """One Spark session for all tests: starting one takes longer than most of them."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -9,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import pipeline
-from cordwood.testing.kafka import spark_jars
+from cordwood.testing.kafka import Broker, spark_jars
 from tests.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
@@ -42,6 +43,19 @@ def load(spark: SparkSession, folder: Path) -> Load:
         return spark.read.format("cordwood").options(url=f"file:{folder}", **options).load()
 
     return load
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name on Kafka that no other test has."""
+    return f"spark-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def client(kafka: Broker) -> Iterator[cordwood.sync.Client]:
+    """A connection to Kafka."""
+    with cordwood.sync.connect(kafka.url) as client:
+        yield client
 
 
 def plan(frame: DataFrame) -> int:

@@ -1,14 +1,12 @@
 """Logs on Kafka, read by librdkafka in Spark's workers: the rows of Spark's own Kafka source, side by side."""
 
 import json
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood import Batch, pipeline
@@ -17,21 +15,11 @@ from cordwood.pipeline.source.logs import Task
 from cordwood.testing.kafka import Broker
 from tests.spark.conftest import plan
 from tests.spark.queries import Place
+from tests.spark.side_by_side import ours, rows, theirs
 
 pytestmark = pytest.mark.slow
 
 RECORDS = 3000
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"spark-{secrets.token_hex(6)}"
-
-
-@pytest.fixture
-def client(kafka: Broker) -> Iterator[cordwood.sync.Client]:
-    with cordwood.sync.connect(kafka.url) as client:
-        yield client
 
 
 @pytest.fixture
@@ -44,26 +32,13 @@ def written(client: cordwood.sync.Client, topic: str) -> str:
 
 
 def records(seed: int) -> Batch:
-    rows = range(RECORDS)
+    places = range(RECORDS)
     return Batch.of(
-        [None if row % 7 == 0 else b"" if row % 7 == 1 else b"%d.%d" % (seed, row) for row in rows],
-        keys=[None if row % 5 == 0 else b"" if row % 5 == 1 else b"k%d" % row for row in rows],
-        headers=[[("h", None), ("größe", b"%d" % row)] if row % 3 == 0 else [] for row in rows],
-        timestamps=[1_700_000_000_000 + row * 997 for row in rows],
+        [None if row % 7 == 0 else b"" if row % 7 == 1 else b"%d.%d" % (seed, row) for row in places],
+        keys=[None if row % 5 == 0 else b"" if row % 5 == 1 else b"k%d" % row for row in places],
+        headers=[[("h", None), ("größe", b"%d" % row)] if row % 3 == 0 else [] for row in places],
+        timestamps=[1_700_000_000_000 + row * 997 for row in places],
     )
-
-
-def ours(spark: SparkSession, kafka: Broker, **options: str) -> DataFrame:
-    return spark.read.format("cordwood").options(url=kafka.url, **options).load()
-
-
-def theirs(spark: SparkSession, kafka: Broker, **options: str) -> DataFrame:
-    source = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
-    return source.options(**options).load()
-
-
-def rows(frame: DataFrame) -> list[Any]:
-    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
 
 
 @pytest.mark.parametrize("headers", ["true", "false"])
@@ -123,6 +98,31 @@ def test_a_stream_reads_what_is_there_and_then_what_comes(
     assert found.select("partition", "offset").distinct().count() == 2 * RECORDS + 1
 
 
+def test_a_stream_has_the_rows_of_sparks_own_and_goes_on_from_its_positions(
+    spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, written: str, tmp_path: Path
+) -> None:
+    mine = spark.readStream.format("cordwood").option("url", kafka.url)
+    own = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    both = {Place(tmp_path / "mine"): mine, Place(tmp_path / "own"): own}
+    options = {"subscribe": written, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2500"}
+
+    def drained() -> list[Any]:
+        """What both have come to, and the last position of each."""
+        ends = [
+            place.drain(source.options(**options).load())[-1].sources[0].endOffset for place, source in both.items()
+        ]
+        return [*(rows(spark.read.parquet(str(place.folder / "out"))) for place in both), *ends]
+
+    found, wanted, _, position = drained()
+    assert (len(found), found) == (2 * RECORDS, wanted)
+    client.log(written, 1).append(records(2))
+    found, wanted, _, _ = drained()
+    assert (len(found), found) == (3 * RECORDS, wanted)
+    later = mine.options(subscribe=written, startingOffsets=position).load()
+    Place(tmp_path / "later").drain(later)
+    assert rows(spark.read.parquet(str(tmp_path / "later" / "out"))) == wanted[-RECORDS:]
+
+
 def test_what_was_trimmed_is_a_loss(
     spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, written: str
 ) -> None:
@@ -138,6 +138,8 @@ def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(
     spark: SparkSession, kafka: Broker, written: str
 ) -> None:
     assert ours(spark, kafka, subscribe=written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
+    by_url = f"{kafka.url}?ssl.key.password=hidden"
+    assert pipeline.read(spark, by_url, written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
     wrong = {"kafka.sasl.password": "hidden", "kafka.no.such.setting": "5"}
     with pytest.raises(PySparkException, match=r"no\.such\.setting") as caught:
         ours(spark, kafka, subscribe=written, **wrong).collect()

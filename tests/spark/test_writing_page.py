@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.pipeline.sink.columns import NAMES
 from cordwood.pipeline.sink.options import ALLOWED
+from cordwood.testing.kafka import Broker
 from tests.docs.pages import blocks, page, rows
 from tests.docs.test_examples import promised
 
@@ -15,7 +16,11 @@ PAGE = page("docs/spark-writing.md")
 
 
 def test_its_code_runs_and_prints_what_it_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    kafka: Broker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # It gets the session of all tests, which must outlive it.
@@ -23,7 +28,7 @@ def test_its_code_runs_and_prints_what_it_says(
     code = blocks(PAGE, "python")
     names: dict[str, object] = {}
     for block in code:
-        exec(compile(block, "docs/spark-writing.md", "exec"), names)
+        exec(compile(block.replace("kafka://localhost:9092", kafka.url), "docs/spark-writing.md", "exec"), names)
     expected = [line for block in code for line in promised(block)]
     assert capsys.readouterr().out.splitlines() == expected
     assert len(expected) == sum(block.count("print(") for block in code)

@@ -1,6 +1,6 @@
 """Logs on Spark: `spark.read.format("cordwood")`, and what makes its use short. Extra `[spark]`, and Java 17.
 
-Above `client`. Importing it loads neither pyspark nor pyarrow: a call does. Folders so far.
+Above `client`. Importing it loads neither pyspark nor pyarrow: a call does.
 """
 
 import json

@@ -1,12 +1,11 @@
 """One append on its way: records go to the client one by one, reports come back, and make up its result."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, repeat
 from operator import attrgetter, length_hint
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -17,6 +16,20 @@ CHUNK_RECORDS = 1000
 """So many records are handed over before reports are looked at: about a millisecond."""
 
 _loop_of = attrgetter("loop")
+
+
+class Loop(Protocol):
+    """Where callers are told: an event loop, or whatever stands for one where there is none."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object: ...
+
+
+class Promise(Protocol):
+    """What a caller waits for: a future, of asyncio or of threads."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Sequence[int], /) -> None: ...
+    def set_exception(self, exception: CordwoodError, /) -> None: ...
 
 
 class Append:
@@ -51,8 +64,8 @@ class Append:
         topic: str,
         partition: int,
         batch: Batch,
-        loop: asyncio.AbstractEventLoop,
-        future: "asyncio.Future[Sequence[int]]",
+        loop: Loop,
+        future: Promise,
         deadline: float,
     ) -> None:
         self.topic = topic

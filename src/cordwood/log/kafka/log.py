@@ -13,13 +13,13 @@ from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import Batch, StoredBatch
 
+from .checks import check_batch, writable_topic
 from .connection import Connection
 from .cursor import Cursor
 from .delivery import Append
 from .producer import Sender
 from .reader import KafkaReader
-from .record_size import first_too_large
-from .topics import TopicFacts, no_right_to_write
+from .topics import TopicFacts
 
 T = TypeVar("T")
 
@@ -115,38 +115,17 @@ class KafkaLog(Log):
 
     def _check(self, batch: Batch, expected: int | None, facts: TopicFacts) -> None:
         """Refuses what cannot be written, before anything is sent."""
-        if not len(batch):
-            raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record")
         if expected is not None:
             raise InvalidInput(
                 f"{self.name}: append(expected={expected}) cannot hold on Kafka, which takes records as they come:"
                 " leave it out, or use a log of Cordwood's own"
             )
-        limit = facts.batch_bytes_max
-        if limit is not None and (found := first_too_large(batch, limit)) is not None:
-            index, size = found
-            raise TooLarge(
-                f"{self.name}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is"
-                f" {limit:,}: split it, or raise the limit"
-            )
-        _, _, headers, stamps = batch.rows()
-        if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
-            raise InvalidInput(f"{self.name}: a header's name has a NUL in it, where librdkafka would cut it off")
-        if stamps is not None and 0 in stamps:
-            raise InvalidInput(f"{self.name}: a timestamp is 0, which means now to librdkafka: use 1 or more")
+        check_batch(self.name, batch, facts)
 
     async def _look_up(self, deadline: float) -> tuple[TopicFacts, Sender]:
         cluster = self._cluster
         seconds = max(0.0, deadline - time.monotonic())
-        facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic))
-        if self.partition >= facts.partitions:
-            cluster.forget(self.topic)  # it may have been given more since
-            facts = await self._call(seconds, "append", lambda: cluster.facts(self.topic))
-        if self.partition >= facts.partitions:
-            raise NotFound(f"{self.name}: topic {self.topic!r} has the partitions 0 to {facts.partitions - 1}")
-        if not facts.writable:
-            cluster.forget(self.topic)
-            raise no_right_to_write(self.topic)
+        facts = await self._call(seconds, "append", lambda: writable_topic(cluster, self.topic, self.partition))
         sender = cluster.sender(facts.batch_bytes_max)
         self._facts, self._sender = facts, sender
         return facts, sender

@@ -1,13 +1,14 @@
 """How large a record is on Kafka: exactly, in the batch that it makes up alone (record batch format 2)."""
 
 from collections.abc import Sequence
-from operator import length_hint
+from operator import length_hint, sub
 
-from cordwood.records import Batch
+from cordwood.records import Batch, HeaderColumn
 
 BATCH_HEADER_BYTES = 61
 # Length, attributes, deltas of time and offset, lengths of key and value, number of headers: at most so many bytes.
 _RECORD_BYTES_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
+_HEADER_BYTES_MAX = 5 + 5
 
 
 def first_too_large(batch: Batch, limit: int) -> tuple[int, int] | None:
@@ -18,7 +19,9 @@ def first_too_large(batch: Batch, limit: int) -> tuple[int, int] | None:
     """
     values, keys, headers, _ = batch.rows()
     largest = max(map(length_hint, values)) + (0 if keys is None else max(map(length_hint, keys)))
-    if headers is None and largest + BATCH_HEADER_BYTES + _RECORD_BYTES_MAX <= limit:
+    if headers is not None:
+        largest += _headers_bytes_max(headers)
+    if largest + BATCH_HEADER_BYTES + _RECORD_BYTES_MAX <= limit:
         return None  # no Python for a record, unless one is near the limit
     for index, record in enumerate(batch):
         if (size := record_bytes(record.value, record.key, record.headers)) > limit:
@@ -36,6 +39,15 @@ def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[tuple
     for name, content in headers:
         body += _sized(name.encode()) + _sized(content)
     return BATCH_HEADER_BYTES + _varint_bytes(body) + body
+
+
+def _headers_bytes_max(headers: HeaderColumn) -> int:
+    """No record's headers are larger: the most headers of one, times the largest name and the largest value."""
+    offsets, names, values = headers.compact()
+    count: int = max(map(sub, offsets[1:], offsets))
+    if not count:
+        return 0
+    return count * (max(map(length_hint, names)) + max(map(length_hint, values)) + _HEADER_BYTES_MAX)
 
 
 def _sized(content: bytes | None) -> int:

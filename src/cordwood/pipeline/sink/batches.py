@@ -1,5 +1,7 @@
 """Rows in Arrow's columns as a `Batch`: over the same bytes, nothing for each record."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +23,14 @@ def batch_of(rows: pa.RecordBatch, now_ms: int) -> Batch:
         headers=_headers(given["headers"]) if "headers" in given else None,
         timestamps=timestamps,
     )
+
+
+def joined(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all parts, one part after the other; they must fit into Arrow's columns of 2 GiB."""
+    if len(parts) == 1:
+        return parts[0]
+    (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    return rows
 
 
 def _binary(column: pa.Array) -> BinaryColumn:

@@ -1,39 +1,53 @@
 """Which log each row goes to: by its topic, its partition, or its key."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cordwood.errors import InvalidInput, NotFound
-from cordwood.log.native.coordinator import TopicRow
-from cordwood.log.native.published import Owner
 from cordwood.log.partitioning import partition_of
 
 
-class Part(NamedTuple):
+class Topic(Protocol):
+    """What is to be known of a topic; an engine may know more."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+
+
+T = TypeVar("T", bound=Topic)
+
+
+class Part(NamedTuple, Generic[T]):
     """Rows for one log, in their order."""
 
-    owner: Owner
-    log: str
+    topic: T
+    partition: int
     rows: pa.RecordBatch
 
+    @property
+    def log(self) -> str:
+        return f"{self.topic.name}/{self.partition}"
 
-class Router:
+
+class Router(Generic[T]):
     """Takes the rows of one task apart. Rows with neither a partition nor a key all go to one partition of a topic.
 
     A key goes where `Client.append` puts it, which is where Kafka's Java client would. Keys are hashed once for each
     distinct one in a batch; all else is done for whole columns.
     """
 
-    def __init__(self, topic: str | None, look_up: Callable[[str], TopicRow], task: int) -> None:
+    def __init__(self, topic: str | None, look_up: Callable[[str], T], task: int) -> None:
         self._topic = topic
         self._look_up = look_up
         self._task = task
-        self._known: dict[str, TopicRow] = {}
+        self._known: dict[str, T] = {}
 
-    def parts(self, rows: pa.RecordBatch) -> Iterator[Part]:
+    def parts(self, rows: pa.RecordBatch) -> Iterator[Part[T]]:
         """The rows by log."""
         if self._topic is not None:
             yield from self._by_partition(self._found(self._topic), rows)
@@ -48,25 +62,25 @@ class Router:
             mine = rows if len(names) == 1 else rows.filter(pc.equal(topics, name))
             yield from self._by_partition(self._found(name), mine)
 
-    def _found(self, name: str) -> TopicRow:
+    def _found(self, name: str) -> T:
         if name not in self._known:
             self._known[name] = self._look_up(name)
         return self._known[name]
 
-    def _by_partition(self, topic: TopicRow, rows: pa.RecordBatch) -> Iterator[Part]:
+    def _by_partition(self, topic: T, rows: pa.RecordBatch) -> Iterator[Part[T]]:
         partitions = self._partitions(topic, rows)
         if isinstance(partitions, int):
-            yield _part(topic, partitions, rows)
+            yield Part(topic, partitions, rows)
             return
         # Stable: rows of one partition keep their order.
         order = pc.array_sort_indices(partitions)
         rows = rows.take(order)
         start = 0
         for count in sorted(pc.value_counts(partitions).to_pylist(), key=lambda count: int(count["values"])):
-            yield _part(topic, count["values"], rows.slice(start, count["counts"]))
+            yield Part(topic, count["values"], rows.slice(start, count["counts"]))
             start += count["counts"]
 
-    def _partitions(self, topic: TopicRow, rows: pa.RecordBatch) -> pa.Array | int:
+    def _partitions(self, topic: T, rows: pa.RecordBatch) -> pa.Array | int:
         """The partition of each row, or the one of all."""
         by_key = self._by_key(topic, rows)
         if "partition" not in rows.schema.names:
@@ -82,7 +96,7 @@ class Router:
             return by_key
         return pc.coalesce(given, pa.scalar(by_key, pa.int32()) if isinstance(by_key, int) else by_key)
 
-    def _by_key(self, topic: TopicRow, rows: pa.RecordBatch) -> pa.Array | int:
+    def _by_key(self, topic: T, rows: pa.RecordBatch) -> pa.Array | int:
         keyless = self._task % topic.partitions
         if topic.partitions == 1 or "key" not in rows.schema.names:
             return keyless
@@ -92,7 +106,3 @@ class Router:
         encoded = keys.dictionary_encode()
         places = [partition_of(key, topic.partitions) for key in encoded.dictionary.to_pylist()]
         return pc.fill_null(pa.array(places, pa.int32()).take(encoded.indices), keyless)
-
-
-def _part(topic: TopicRow, partition: int, rows: pa.RecordBatch) -> Part:
-    return Part(Owner(topic.id, partition), f"{topic.name}/{partition}", rows)

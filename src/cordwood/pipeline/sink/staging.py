@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from cordwood.errors import Unavailable
+from cordwood.log.native.coordinator import TopicRow
+from cordwood.log.native.published import Owner
 from cordwood.log.native.staged import StagedFile, StagedName, StagedWriter, is_aborted
 from cordwood.log.native.world.clock import Clock
 from cordwood.log.native.world.disk import Disk
 
-from .batches import batch_of
+from .batches import batch_of, joined
 from .columns import rows_of
 from .routing import Part, Router
 
@@ -22,7 +24,7 @@ def stage(
     disk: Disk,
     clock: Clock,
     name: StagedName,
-    router: Router,
+    router: Router[TopicRow],
     columns: tuple[str, ...],
     batches: Iterable[pa.RecordBatch],
 ) -> StagedFile | None:
@@ -30,7 +32,8 @@ def stage(
     writer = StagedWriter(disk, clock, name)
     try:
         for part in _gathered(_parts(router, columns, batches)):
-            writer.add(part.owner, part.log, batch_of(part.rows, clock.time_ms()))
+            owner = Owner(part.topic.id, part.partition)
+            writer.add(owner, part.log, batch_of(part.rows, clock.time_ms()))
         staged = writer.finish()
         if staged is not None and is_aborted(disk, name.attempt):
             raise Unavailable("the write was aborted while this task was running", outcome="not_written")
@@ -40,15 +43,17 @@ def stage(
         raise
 
 
-def _parts(router: Router, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+def _parts(
+    router: Router[TopicRow], columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+) -> Iterator[Part[TopicRow]]:
     for batch in batches:
         if batch.num_rows:
             yield from router.parts(rows_of(batch, columns))
 
 
-def _gathered(parts: Iterable[Part]) -> Iterator[Part]:
+def _gathered(parts: Iterable[Part[TopicRow]]) -> Iterator[Part[TopicRow]]:
     """The same rows, those of each log in their order, in fewer and larger parts."""
-    waiting: dict[str, list[Part]] = {}
+    waiting: dict[str, list[Part[TopicRow]]] = {}
     sizes: dict[str, int] = {}
     total = 0
     for part in parts:
@@ -65,8 +70,5 @@ def _gathered(parts: Iterable[Part]) -> Iterator[Part]:
     yield from map(_merged, waiting.values())
 
 
-def _merged(parts: list[Part]) -> Part:
-    if len(parts) == 1:
-        return parts[0]
-    (rows,) = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()
-    return parts[0]._replace(rows=rows)
+def _merged(parts: list[Part[TopicRow]]) -> Part[TopicRow]:
+    return parts[0]._replace(rows=joined([part.rows for part in parts]))

@@ -12,7 +12,9 @@ from typing import Any
 
 from cordwood.errors import InvalidInput
 from cordwood.log.topics import checked_topic_name
-from cordwood.url import FileUrl, Url, parse_url
+from cordwood.url import Url
+
+from ..options import by_name, checked_url
 
 EARLIEST = -2
 LATEST = -1
@@ -33,11 +35,9 @@ ALLOWED = (
 TOPIC_IDS = "topic ids"
 BEGAN_AT = "began at"
 """No names of topics: what a stream's position has beside offsets, which may be given as they stand in its progress."""
-KAFKA_PREFIX = "kafka."
-"""Options that begin so are settings of the client, and belong to the url."""
 
 _TOPICS = ("topic", "subscribe", "subscribePattern")
-_BY_LOWER_NAME = {name.lower(): name for name in ALLOWED}
+_MADE_ABSOLUTE = ", or use pipeline.read(spark, url, topic), which makes it absolute"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class ReadOptions:
         >>> ReadOptions.of({"url": "file:/srv/data", "TOPIC": "events", "minpartitions": "4"}).min_partitions
         4
         """
-        given, kafka = _by_name(options)
+        given, kafka = by_name(options, ALLOWED, "reading a log")
         topics, pattern = _topics(given)
         return ReadOptions(
-            url=_url(given, kafka),
+            url=checked_url(given, kafka, "read", _MADE_ABSOLUTE),
             topics=topics,
             pattern=pattern,
             start=_offsets(given, "startingOffsets", {"earliest": EARLIEST, "latest": LATEST}),
@@ -113,36 +113,6 @@ class ReadOptions:
                 " started with trigger(availableNow=True)"
             )
         return replace(self, start=self.start or Offsets(LATEST))
-
-
-def _by_name(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Ours, by the names that they have in `ALLOWED`, and Kafka's."""
-    lowered = {name.lower(): (name, value) for name, value in options.items()}
-    kafka = {name: value for name, (_, value) in lowered.items() if name.startswith(KAFKA_PREFIX)}
-    unknown = sorted(lowered[name][0] for name in lowered.keys() - kafka.keys() - _BY_LOWER_NAME.keys())
-    if unknown:
-        raise InvalidInput(f"unknown option {unknown[0]!r}; reading a log takes {', '.join(ALLOWED)}")
-    ours = {_BY_LOWER_NAME[name]: value for name, (_, value) in lowered.items() if name not in kafka}
-    return ours, {name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()}
-
-
-def _url(given: Mapping[str, str], kafka: Mapping[str, str]) -> Url:
-    if "url" not in given:
-        raise InvalidInput("the option 'url' is missing: it says where the logs are, such as file:/srv/data")
-    url = given["url"]
-    if url.lower().startswith("kafka:"):
-        return parse_url(url, kafka)
-    parsed = parse_url(url)
-    if not isinstance(parsed, FileUrl):
-        raise InvalidInput(f"option 'url': {parsed} cannot be read by Spark yet; use file:/FOLDER or kafka://HOST:PORT")
-    if kafka:
-        raise InvalidInput(f"option {KAFKA_PREFIX + min(kafka)!r} is for kafka:// urls, and the url is {parsed}")
-    if not url.partition(":")[2].startswith("/"):
-        raise InvalidInput(
-            f"option 'url': {url!r} is relative, and Spark's processes run in other folders: write file:/FOLDER,"
-            " or use pipeline.read(spark, url, topic), which makes it absolute"
-        )
-    return parsed
 
 
 def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:

@@ -1,0 +1,100 @@
+"""Appending without an event loop: for one thread that has much to write, as Spark's tasks have."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, NamedTuple
+
+from cordwood.errors import CordwoodError, Timeout
+from cordwood.records import Batch
+
+from .checks import check_batch, writable_topic
+from .cluster import SharedCluster
+from .delivery import Append
+from .producer import Sender
+from .topics import TopicFacts
+
+UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
+"""So much may be on its way; then appending waits. A larger batch goes alone."""
+
+
+class Part(NamedTuple):
+    """Records for one log."""
+
+    topic: str
+    partition: int
+    batch: Batch
+
+
+class Appender:
+    """Appends to any logs of a cluster, in the order of the calls for each of them; for one thread.
+
+    An append returns when its records are on their way; a failure is raised by a later call, at the latest by `finish`.
+
+    ```python
+    appender = Appender(cluster, 30)
+    appender.append([Part("events", 0, Batch.of([b"a"])), Part("events", 1, Batch.of([b"b"]))])
+    appender.finish()
+    ```
+    """
+
+    def __init__(self, cluster: SharedCluster, timeout: float) -> None:
+        self._cluster = cluster
+        self._timeout = timeout
+        self._under_way: deque[tuple[Append, Future[Sequence[int]]]] = deque()
+        self._under_way_bytes = 0
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """Send the parts, each within the time-out; all are checked before the first is sent."""
+        try:
+            facts = [writable_topic(self._cluster, part.topic, part.partition) for part in parts]
+            for part, known in zip(parts, facts, strict=True):
+                check_batch(f"{part.topic}/{part.partition}", part.batch, known)
+        except CordwoodError as error:
+            error.outcome = "not_written"
+            raise
+        for part, known in zip(parts, facts, strict=True):
+            self._send(part, known)
+
+    def finish(self) -> None:
+        """Return when all that was appended is acked."""
+        while self._under_way:
+            self._await_oldest()
+
+    def _send(self, part: Part, facts: TopicFacts) -> None:
+        while self._under_way and self._under_way_bytes + part.batch.weight > UNDER_WAY_BYTES_MAX:
+            self._await_oldest()
+        deadline = time.monotonic() + self._timeout
+        # Readers of this process that are finding out where the log ends at their call.
+        wait(list(self._cluster.ends.get((part.topic, part.partition), ())), self._timeout)
+        acked: Future[Sequence[int]] = Future()
+        append = Append(part.topic, part.partition, part.batch, _AT_ONCE, acked, deadline)
+        sender = self._cluster.sender(facts.batch_bytes_max)
+        while not sender.submit(append):
+            _wait_for_room(sender, append)
+        self._under_way.append((append, acked))
+        self._under_way_bytes += append.weight
+
+    def _await_oldest(self) -> None:
+        append, acked = self._under_way.popleft()
+        self._under_way_bytes -= append.weight
+        acked.result()  # the sender ends every append in its time
+
+
+class _AtOnce:
+    """Where callers are told that block: by the thread that knows."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
+        callback(*args)
+
+
+_AT_ONCE = _AtOnce()
+
+
+def _wait_for_room(sender: Sender, append: Append) -> None:
+    room = threading.Event()
+    sender.when_room(room.set)
+    if not room.wait(max(0.0, append.deadline - time.monotonic())):
+        raise Timeout(f"{append.name}: the queue of appends stayed full until the time ran out", outcome="not_written")

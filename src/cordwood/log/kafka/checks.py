@@ -1,0 +1,40 @@
+"""What is checked of an append before any of it is sent. Without a loop: for who has one, and who has none."""
+
+from cordwood.errors import InvalidInput, NotFound, TooLarge
+from cordwood.records import Batch
+
+from .cluster import SharedCluster
+from .record_size import first_too_large
+from .topics import TopicFacts, no_right_to_write
+
+
+def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
+    """What is known of a topic that has this partition, and that this user may write. Blocks."""
+    facts = cluster.facts(topic)
+    if partition >= facts.partitions:
+        cluster.forget(topic)  # it may have been given more since
+        facts = cluster.facts(topic)
+    if partition >= facts.partitions:
+        raise NotFound(f"{topic}/{partition}: topic {topic!r} has the partitions 0 to {facts.partitions - 1}")
+    if not facts.writable:
+        cluster.forget(topic)
+        raise no_right_to_write(topic)
+    return facts
+
+
+def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
+    """Refuses records that the log cannot take."""
+    if not len(batch):
+        raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
+    limit = facts.batch_bytes_max
+    if limit is not None and (found := first_too_large(batch, limit)) is not None:
+        index, size = found
+        raise TooLarge(
+            f"{log}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is {limit:,}:"
+            " split it, or raise the limit"
+        )
+    _, _, headers, stamps = batch.rows()
+    if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
+        raise InvalidInput(f"{log}: a header's name has a NUL in it, where librdkafka would cut it off")
+    if stamps is not None and 0 in stamps:
+        raise InvalidInput(f"{log}: a timestamp is 0, which means now to librdkafka: use 1 or more")

@@ -1,0 +1,72 @@
+"""Rows into the logs of a folder: tasks stage them, and the commit appends what they have staged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from cordwood.log.native.folder import commit_staged, open_for_reading
+from cordwood.log.native.staged import StagedFile, Write, abort_attempt
+from cordwood.log.native.world.clock import RealClock
+from cordwood.log.native.world.disk import RealDisk
+
+from .routing import Router
+from .staging import stage
+from .target import Attempt, Messages, current_task
+
+_CLOSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task has staged, and for which attempt of which write; None where it had no rows."""
+
+    write: Write
+    attempt: str
+    task: int
+    file: StagedFile | None
+
+
+@dataclass(frozen=True)
+class FolderTarget:
+    """The `Target` of a folder. All rows or none, and each batch of a stream once."""
+
+    path: Path
+    topic: str | None
+    columns: tuple[str, ...]
+
+    def write(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Staged:
+        # The sink of a stream is the query: its id is in the checkpoint, so it outlives restarts, and goes with it.
+        write = Write(attempt.id) if attempt.of is None else Write(*attempt.of)
+        context = current_task()
+        task = context.partitionId()
+        clock = RealClock()
+        name = write.name(clock.time_ms(), attempt.id, f"{task}-{context.taskAttemptId()}")
+        folder = open_for_reading(self.path)
+        try:
+            router = Router(self.topic, folder.topic, task)
+            file = stage(RealDisk(self.path), clock, name, router, self.columns, batches)
+        finally:
+            folder.close(_CLOSE_SECONDS)
+        return Staged(write, attempt.id, task, file)
+
+    def commit(self, messages: Messages) -> None:
+        """Append the rows of all tasks, in the order of the tasks; without rows there is nothing to do."""
+        staged = sorted(_of(messages), key=lambda message: message.task)
+        files = [message.file for message in staged if message.file is not None]
+        if files:
+            commit_staged(self.path, staged[0].write, files)
+
+    def abort(self, messages: Messages, attempt: str | None) -> None:
+        """Remove what was staged. If no task has failed there was a commit: it has seen to its files, or needs them."""
+        if None not in messages or not self.path.is_dir():
+            return
+        attempts = {message.attempt for message in _of(messages)} if attempt is None else {attempt}
+        for each in attempts:
+            abort_attempt(RealDisk(self.path), RealClock(), each)
+
+
+def _of(messages: Messages) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
