@@ -31,7 +31,11 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
     "spark": ("Spark", {"spark": spark.reading}),
     "kafka": (
         "Logs on Kafka",
-        {"kafka-append": kafka.append, "kafka-read": kafka.read, "kafka-spark": kafka_spark.reading},
+        {
+            "kafka-append": kafka.append,
+            "kafka-read": kafka.read,
+            "kafka-spark": kafka_spark.against_sparks_own,
+        },
     ),
 }
 _BENCHES = {name: bench for _, benches in _PAGES.values() for name, bench in benches.items()}

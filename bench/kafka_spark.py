@@ -1,72 +1,73 @@
-"""Reading on Spark, against its own Kafka source on the same records."""
+"""Reading on Spark, from Kafka and from a folder, against Spark's own Kafka source on the same records."""
 
 import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import cordwood
-from bench.kafka import JAVA_OPTIONS
 from bench.measure import Row, median, ratio
-from bench.spark import SETTINGS, TOPIC, to_noop
+from bench.spark import SETTINGS, to_noop
 from cordwood import Batch, pipeline
 from cordwood.testing.kafka import Broker, spark_jars
 
-_PARTITIONS = 2  # as many as there are cores: Spark's own source has a task for each
-_BATCHES = 600
+_TOPIC = "bench"
+_PARTITIONS = 2
+_BATCHES = 400
 _BATCH_RECORDS = 1000
 _ROUNDS = 5
 
 
-def reading(folder: Path) -> list[Row]:
-    """All of a topic to a noop sink: ours on Kafka, ours on a folder, and Spark's own on Kafka, by turns."""
+def against_sparks_own(folder: Path) -> list[Row]:
+    """All of a topic of 1 KiB records to Spark's noop sink."""
     data = folder / "data"
-    asyncio.run(_fill(f"file:{data}"))
-    with Broker(java_options=JAVA_OPTIONS, folder=folder) as kafka:
-        asyncio.run(_fill(kafka.url))
+    with Broker(java_options=("-Xms1g", "-Xmx1g")) as kafka:
+        for url in (kafka.url, f"file:{data}"):
+            asyncio.run(_fill(url))
         spark = pipeline.session("local[2]", {**SETTINGS, "spark.jars": spark_jars()})
         try:
-            on_kafka, embedded, own = _by_turns(
-                lambda: pipeline.read(spark, kafka.url, TOPIC),
-                lambda: pipeline.read(spark, data, TOPIC),
-                lambda: _own_source(spark, kafka),
-            )
+            times = _rounds(spark, kafka, data)
         finally:
             spark.stop()
+    own = times.pop("own")
+    shown = {"kafka": ("1 KiB records on Kafka", 1.0), "file": ("1 KiB records, embedded,", 3.0)}
     return [
-        _row("1 KiB records on Kafka to a noop sink vs. Spark's own Kafka source, same topic", on_kafka, own, 1),
-        _row("1 KiB records, embedded, to a noop sink vs. Spark's own Kafka source, same records", embedded, own, 3),
+        Row(
+            f"{shown[name][0]} to a noop sink vs. Spark's own Kafka source",
+            _rate(seconds),
+            _rate(own),
+            ratio(own, seconds),
+            shown[name][1],
+        )
+        for name, seconds in times.items()
     ]
 
 
-def _own_source(spark: SparkSession, kafka: Broker) -> DataFrame:
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
-    return reader.option("subscribe", TOPIC).load()
+def _rounds(spark: SparkSession, kafka: Broker, data: Path) -> dict[str, list[float]]:
+    own = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", _TOPIC)
+    frames = {
+        "own": own.load(),
+        "kafka": pipeline.read(spark, kafka.url, _TOPIC),
+        "file": pipeline.read(spark, data, _TOPIC),
+    }
+    times: dict[str, list[float]] = {name: [] for name in frames}
+    for turn in range(_ROUNDS + 1):
+        for name, frame in frames.items():
+            seconds = to_noop(frame)
+            if turn:  # the first one starts the workers
+                times[name].append(seconds)
+    return times
 
 
-def _by_turns(*frames: Callable[[], DataFrame]) -> list[list[float]]:
-    """Seconds for each in each round; the first one only warms up."""
-    rounds = [[to_noop(frame()) for frame in frames] for _ in range(_ROUNDS + 1)][1:]
-    return [list(column) for column in zip(*rounds, strict=True)]
-
-
-def _row(what: str, ours: list[float], peers: list[float], asked: float) -> Row:
-    rows = _BATCHES * _BATCH_RECORDS
-    rate, peer = (f"{rows / median(seconds):,.0f} rows/s" for seconds in (ours, peers))
-    return Row(what, rate, peer, ratio(peers, ours), asked)
+def _rate(seconds: list[float]) -> str:
+    return f"{_BATCHES * _BATCH_RECORDS / median(seconds) / 1000:.0f}k/s"
 
 
 async def _fill(url: str) -> None:
-    records: list[Any] = [os.urandom(1024) for _ in range(_BATCH_RECORDS)]
+    batch = Batch.of([os.urandom(1024) for _ in range(_BATCH_RECORDS)])
     async with cordwood.connect(url) as cw:
-        await cw.create_topic(TOPIC, partitions=_PARTITIONS)
-
-        async def writer(partition: int) -> None:
-            log = cw.log(TOPIC, partition)
-            for _ in range(_BATCHES // _PARTITIONS):
-                await log.append(Batch.of(records))
-
-        await asyncio.gather(*map(writer, range(_PARTITIONS)))
+        await cw.create_topic(_TOPIC, partitions=_PARTITIONS)
+        logs = [cw.log(_TOPIC, partition) for partition in range(_PARTITIONS)]
+        for _ in range(_BATCHES // _PARTITIONS):
+            await asyncio.gather(*(log.append(batch) for log in logs))

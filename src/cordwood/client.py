@@ -27,8 +27,10 @@ def connect(
 ) -> "Connecting":
     """Connect to the logs at `url`; `await` it, or use it as `async with`.
 
-    `file:./data` is a folder: nothing to install or to start. `timeout` is for connecting, and for each call unless
-    it has its own. `read_only` works beside a writing process: it takes no lock, and writes and repairs nothing.
+    `file:./data` is a folder: nothing to install or to start. `kafka://b1:9092,b2:9092` is a Kafka cluster (extra
+    `kafka`), with librdkafka settings as a query or, for secrets, in `config`. `timeout` is for connecting, and for
+    each call unless it has its own. `read_only` works beside a writing process: it takes no lock, and writes and
+    repairs nothing.
 
     ```python
     async with cordwood.connect("file:./data") as cw:

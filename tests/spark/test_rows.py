@@ -150,7 +150,7 @@ def test_pipeline_read_makes_paths_absolute(
     with_headers = pipeline.read(spark, "file:data", "a", includeHeaders=True, minPartitions=2)
     assert ("headers" in with_headers.columns, plan(with_headers)) == (True, 2)
     with pytest.raises(cordwood.InvalidInput, match="cannot be read by Spark yet"):
-        pipeline.read(spark, "plog://broker:7400/main", "a")
+        pipeline.read(spark, "plog://b:7400/main", "a")
 
 
 def test_a_session_can_be_told_of_the_format(spark: SparkSession, cw: cordwood.sync.Client, load: Load) -> None:

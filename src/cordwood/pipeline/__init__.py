@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from cordwood.errors import InvalidInput
-from cordwood.url import FileUrl, KafkaUrl, parse_url
+from cordwood.url import FileUrl, PlogUrl, parse_url
 
 from .session import require_pyspark
 from .session import session as session
@@ -80,12 +80,12 @@ def register(spark: "SparkSession") -> None:
 def _texts(url: str | os.PathLike[str], topic: str | Sequence[str], options: Mapping[str, Option]) -> dict[str, str]:
     """The options as Spark takes them."""
     parsed = parse_url(url)
-    if not isinstance(parsed, FileUrl | KafkaUrl):
+    if isinstance(parsed, PlogUrl):
         raise InvalidInput(f"{parsed} cannot be read by Spark yet; use file:FOLDER or kafka://HOST:PORT")
+    # As it was given: the text of a parsed one has no secrets, which the workers need.
+    given = str(parsed) if isinstance(parsed, FileUrl) else os.fspath(url)
     topics = {"topic": topic} if isinstance(topic, str) else {"subscribe": ",".join(topic)}
-    # A path is absolute now; settings of Kafka would be masked.
-    place = str(parsed) if isinstance(parsed, FileUrl) else str(url)
-    return {"url": place, **topics, **{name: _text(value) for name, value in options.items()}}
+    return {"url": given, **topics, **{name: _text(value) for name, value in options.items()}}
 
 
 def _text(value: Option) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
@@ -77,7 +78,8 @@ class KafkaEngine(Engine):
             except Conflict:
                 if not exist_ok:
                     raise
-                return topics.info(name, timeout)
+                # Whoever makes it may not be done yet.
+                return topics.usable(name, time.monotonic() + timeout)
 
         return await self._call(timeout, f"creating topic {name!r}", create)
 
