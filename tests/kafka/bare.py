@@ -8,13 +8,17 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 _SECONDS = 30
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, **settings: str) -> None:
+def create(
+    bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, settings: dict[str, str] | None = None
+) -> None:
     """Make a topic, with Kafka's settings of it; one of that name that is just being deleted is waited for."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + _SECONDS
     while True:
         try:
-            admin.create_topics([NewTopic(topic, partitions, replication, config=settings)])[topic].result(_SECONDS)
+            admin.create_topics([NewTopic(topic, partitions, replication, config=settings or {})])[topic].result(
+                _SECONDS
+            )
             return
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:

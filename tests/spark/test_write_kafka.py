@@ -242,7 +242,7 @@ def test_a_task_that_fails_fails_the_write(spark: SparkSession, kafka: Broker, e
 
 
 def test_what_the_broker_refuses_fails_the_write(spark: SparkSession, kafka: Broker, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic, **{"message.timestamp.before.max.ms": "1000"})
+    bare.create(kafka.bootstrap, topic, settings={"message.timestamp.before.max.ms": "1000"})
     frame = spark.createDataFrame([(b"old", MOMENT)], "value binary, timestamp timestamp")
     with pytest.raises(PythonException, match=rf"InvalidInput: {topic}/0: append"):
         append(frame, kafka.url, topic)
