@@ -179,7 +179,7 @@ class TestStaged:
 
 class TestWalData:
     text = page("docs/formats/wal-data.md")
-    owner = OwnerRecord(NOBODY, 0, "db1:4711")
+    owner = OwnerRecord(NOBODY, 0, 0x0123456789ABCDEF, "db1:4711")
 
     def test_the_examples_are_what_is_written(self) -> None:
         write = encode_write(7, 0, 0, 42, 1, 2, encode_payloads([b"hello", b"hi"]))

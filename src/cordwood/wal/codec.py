@@ -49,6 +49,8 @@ class OwnerRecord(NamedTuple):
     renews: int
     """The owner id that must be the last one before this record, else it is void; `NOBODY`: it always counts."""
     logs: int
+    session: int
+    """The same in all records of one opening: by it an owner knows its own, also those whose append had no answer."""
     who: str
     """Host and process, for people."""
 
@@ -89,7 +91,9 @@ def encode_write(region: int, owner: int, logs: int, table: int, first: int, cou
 def encode_owner(region: int, record: OwnerRecord) -> bytes:
     who = record.who.encode()
     who += bytes(-len(who) % _ALIGNMENT)
-    return _sealed(_HEADER.pack(VERSION, _OWNER, 0, 0, record.renews, record.logs, 0, 0, region, 0, len(who)), who)
+    return _sealed(
+        _HEADER.pack(VERSION, _OWNER, 0, 0, record.renews, record.logs, record.session, 0, region, 0, len(who)), who
+    )
 
 
 def decode_record(data: Buffer, region: int, where: str) -> DataRecord:
@@ -109,8 +113,8 @@ def decode_record(data: Buffer, region: int, where: str) -> DataRecord:
         raise Corrupt(f"{where}: a record of region {of_region} in the log of region {region}: restore the log")
     if gap or reserved or length != size - HEADER_BYTES or length % _ALIGNMENT:
         raise Corrupt(f"{where}: a record of {size} bytes that this Cordwood cannot have written: use a newer one")
-    if kind == _OWNER and not (count or table or first):
-        return OwnerRecord(owner, logs, bytes(view[HEADER_BYTES:]).rstrip(b"\0").decode(errors="replace"))
+    if kind == _OWNER and not (count or first):
+        return OwnerRecord(owner, logs, table, bytes(view[HEADER_BYTES:]).rstrip(b"\0").decode(errors="replace"))
     if kind != _WRITE or not count:
         raise Corrupt(f"{where}: a record of kind {kind} with {count} logs is not known: use a newer Cordwood")
     end = HEADER_BYTES + 4 * (count + 1)

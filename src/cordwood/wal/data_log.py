@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 
 from cordwood.errors import CordwoodError, Fenced
@@ -23,6 +24,7 @@ class DataLog:
         self.state = RegionState()
         self.owner = NOBODY
         """Under which id this process writes."""
+        self._session = secrets.randbits(63) | 1
         self._who = who
 
     async def begin(self, timeout: float | None = None) -> None:
@@ -59,23 +61,28 @@ class DataLog:
     def check_owner(self) -> None:
         """`Fenced` if the applied part of the log says that somebody else has taken the region."""
         fence = self.state.fence
-        if fence.owner != self.owner:
+        if fence.session == self._session:
+            self.owner = fence.owner  # also by a renewal whose append had no answer
+        elif fence.owner != self.owner:
             raise Fenced(
                 f"region {self.region} in {self.log.name} was opened by {fence.who} at offset {fence.owner}, "
                 f"after this owner's {self.owner}: open it again to take it back"
             )
 
     async def _claim(self, renews: int, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
-        record = encode_owner(self.region, OwnerRecord(renews, logs, self._who))
-        try:
-            (offset,) = await self.log.append(Batch.of([record]))
-        except CordwoodError as error:
-            error.outcome = None  # of an owner record: it says nothing of a write
-            raise
-        await self.catch_up(offset + 1, seen)
-        # Before the check: who is void here writes under no id that counts.
-        self.owner = offset
-        self.check_owner()
+        while True:
+            record = encode_owner(self.region, OwnerRecord(renews, logs, self._session, self._who))
+            try:
+                (offset,) = await self.log.append(Batch.of([record]))
+            except CordwoodError as error:
+                error.outcome = None  # of an owner record: it says nothing of a write
+                raise
+            await self.catch_up(offset + 1, seen)
+            self.check_owner()
+            if self.owner == offset:
+                return
+            # Void, since an earlier renewal of ours has landed at last: this goes on from that one.
+            renews = self.owner
 
 
 def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int, DataRecord]]:

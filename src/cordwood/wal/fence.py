@@ -23,7 +23,9 @@ class Fence:
     """The id of the last owner."""
     logs: int = 0
     """How many logs were given numbers in this region: more than any table's last sequence number."""
-    who: str = "nobody"
+    session: int = 0
+    """The opening that the last owner belongs to, and who that is; unknown where its record is gone."""
+    who: str = "somebody"
 
     def takes_owner(self, offset: int, record: OwnerRecord) -> bool:
         """Whether this owner record counts; if it does, what earlier owners write behind it does not."""
@@ -31,6 +33,7 @@ class Fence:
         if record.renews not in (NOBODY, self.owner) and not self._believed(record.renews):
             return False
         self.owner = offset
+        self.session = record.session
         self.who = record.who
         # R15: numbers that were given out and never written are not given out again.
         self.logs = max(self.logs, record.logs)
@@ -42,6 +45,7 @@ class Fence:
             if not self._believed(owner):
                 return False  # R10: of an owner that was fenced, though it may not have known
             self.owner = owner
+            self.session = 0
             self.logs = max(self.logs, logs)
         if logs != self.logs:
             return False  # R11: it comes twice, or something before it is missing, and will be written again

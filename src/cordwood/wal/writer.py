@@ -259,7 +259,6 @@ class Writer:
                 await self._data.catch_up(seen=found)
                 self._data.check_owner()
                 if open_writes or self._must_renew:
-                    self._must_renew = True
                     await self._data.renew(self._logs, found)
                     self._logs = self._data.state.fence.logs
                     self._must_renew = False

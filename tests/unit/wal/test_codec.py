@@ -44,14 +44,17 @@ def test_a_write_is_read_as_it_was_written(
     region=numbers,
     renews=st.integers(NOBODY, ID_MAX),
     logs=numbers,
+    session=numbers,
     who=hosts,
 )
-def test_an_owner_record_is_read_as_it_was_written(region: int, renews: int, logs: int, who: str) -> None:
-    record = OwnerRecord(renews, logs, who)
+def test_an_owner_record_is_read_as_it_was_written(region: int, renews: int, logs: int, session: int, who: str) -> None:
+    record = OwnerRecord(renews, logs, session, who)
     assert decode_record(encode_owner(region, record), region, "here") == record
 
 
-@pytest.mark.parametrize("data", [written([b"hello", b"", b"x"]), encode_owner(7, OwnerRecord(NOBODY, 9, "db1:4711"))])
+@pytest.mark.parametrize(
+    "data", [written([b"hello", b"", b"x"]), encode_owner(7, OwnerRecord(NOBODY, 9, 5, "db1:4711"))]
+)
 def test_every_bit_that_flips_and_every_cut_is_noticed(data: bytes) -> None:
     decode_record(data, 7, "here")
     for bit in range(8 * len(data)):

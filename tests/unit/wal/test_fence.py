@@ -5,7 +5,7 @@ from cordwood.wal.fence import Fence
 
 
 def owner(renews: int = NOBODY, logs: int = 0) -> OwnerRecord:
-    return OwnerRecord(renews, logs, "somebody")
+    return OwnerRecord(renews, logs, 1, "somebody")
 
 
 def test_r10_a_write_counts_only_behind_the_owner_record_that_it_names() -> None:

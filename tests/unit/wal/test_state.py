@@ -11,7 +11,7 @@ from cordwood.wal.state import MAPPING_ENTRIES_MAX, RegionState
 
 def owned() -> RegionState:
     state = RegionState()
-    assert state.apply(0, OwnerRecord(NOBODY, 0, "somebody"))
+    assert state.apply(0, OwnerRecord(NOBODY, 0, 1, "somebody"))
     return state
 
 
