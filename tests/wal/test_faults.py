@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cordwood import Client, CordwoodError, Fenced, Unavailable
+from cordwood import Batch, Client, CordwoodError, Fenced, Unavailable
+from cordwood.wal.codec import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
 from tests.wal.history import History
@@ -130,6 +131,35 @@ async def test_what_cannot_be_resolved_fails_with_its_outcome_and_the_region_goe
         engine.be_well()
         await region.write(1, [b"e"])
         assert [payloads for _, _, payloads in await taken(region.replay())] == [[b"c"], [b"e"]]
+
+
+async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_first_was_refused(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["refused"])
+    region = await engine.wal("metrics").region(7)
+    (log,) = engine.logs
+    renew, catch_up = region._data.renew, region._data.catch_up
+
+    async def renewed(*arguments: Any) -> None:
+        log.odds = 0
+        await renew(*arguments)
+        # The second attempt will be written behind a gap, and nobody can look what is in it.
+        await cw.log("metrics_data_7").append(Batch.of([encode_owner(7, OwnerRecord(99, 0, 5, "void"))]))
+        monkeypatch.setattr(region._data, "catch_up", blind)
+
+    async def blind(*arguments: Any, **settings: Any) -> None:
+        raise Unavailable("cannot be read")
+
+    monkeypatch.setattr(region._data, "renew", renewed)
+    log.odds = 1
+    with pytest.raises(Unavailable, match="cannot be read") as failed:
+        await region.write(42, [b"a"])
+    assert failed.value.outcome == "unknown"
+    monkeypatch.setattr(region._data, "catch_up", catch_up)
+    monkeypatch.setattr(region._data, "renew", renew)
+    await region.write(42, [b"b"])
+    assert await by_table(region) == {42: {1: b"a", 2: b"b"}}
 
 
 async def test_r15_the_last_owner_record_has_the_exact_count_though_others_wrote_while_it_opened(

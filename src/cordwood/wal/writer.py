@@ -177,6 +177,7 @@ class Writer:
 
     def _record(self, write: Write) -> bytes:
         write.attempts += 1
+        write.error = None
         write.owner, write.logs = self._data.owner, self._logs
         self._logs += write.count
         return encode_write(
@@ -230,7 +231,7 @@ class Writer:
             if error is None:
                 write.future.set_result(range(write.first, write.first + write.count))
             else:
-                write.future.set_exception(_own(error))
+                write.future.set_exception(error)
         self._wake()
 
     def _wake(self) -> None:
@@ -294,15 +295,10 @@ class Writer:
 
 
 def _with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
-    own = _own(error)
-    own.outcome = outcome
-    return own
-
-
-def _own(error: CordwoodError) -> CordwoodError:
     """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
     own = copy(error)
     own.__cause__ = error.__cause__ or error
+    own.outcome = outcome
     return own
 
 
