@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Fenced, NotFound, Unavailable
+from cordwood import Fenced, NotFound, TableLogs, Unavailable
 
 
 def test_a_program_without_a_loop_writes_and_reads_a_region(tmp_path: Path) -> None:
@@ -28,6 +28,21 @@ def test_a_program_without_a_loop_writes_and_reads_a_region(tmp_path: Path) -> N
             region.write(42, [b"x"])
         with pytest.raises(NotFound):
             cw.wal("metrics").region(8, create=False)
+
+
+def test_a_region_is_recovered_by_blocking_functions(tmp_path: Path) -> None:
+    with cordwood.sync.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+        region.write_many({table: [b"a", b"b"] for table in range(5)})
+        applied: dict[int, list[bytes | None]] = {}
+
+        def apply(table: int, logs: TableLogs) -> None:
+            if table == 3:
+                raise OSError("no memory")
+            applied[table] = list(logs.payloads)
+
+        report = region.recover(apply, concurrency=2)
+        assert applied == {table: [b"a", b"b"] for table in (0, 1, 2, 4)}
+        assert (report.applied, [*report.failed]) == (8, [3])
 
 
 def test_threads_share_a_region(tmp_path: Path) -> None:

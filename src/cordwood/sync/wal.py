@@ -1,13 +1,16 @@
 """A write-ahead log: blocking."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from cordwood import wal
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
-from cordwood.wal import TableLogs, TableMeta
+from cordwood.wal import RecoveryReport, TableLogs, TableMeta
+
+Apply: TypeAlias = Callable[[int, TableLogs], None]
 
 
 class Wal:
@@ -110,6 +113,19 @@ class Region:
         ```
         """
         return RegionReader(self._portal.call(self._read, table, start, stop), self._portal)
+
+    def recover(self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8) -> RecoveryReport:
+        """Replay the tables, all or these, each in its order: `apply(table, logs)` for each of their writes.
+
+        The region is read once for all of them. Up to `concurrency` tables are applied at a time, each on a thread; one
+        that is slow, or for which `apply` raises, holds back none of the others. What it raised is in the report, under
+        `failed`.
+        """
+
+        async def on_a_thread(table: int, logs: TableLogs) -> None:
+            await asyncio.to_thread(apply, table, logs)
+
+        return self._portal.call(self._region.recover, on_a_thread, tables, concurrency)
 
     def tables(self) -> dict[int, TableMeta]:
         """What is known of each table that was written: numbers, and where it lies. No I/O."""

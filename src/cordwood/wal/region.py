@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from cordwood.wal.data_log import DataLog
 from cordwood.wal.fence import Fence
 from cordwood.wal.names import checked_id
 from cordwood.wal.reader import RegionReader, Wanted
+from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
 from cordwood.wal.state import TableMeta
 from cordwood.wal.writer import Write, Writer
 
@@ -114,6 +115,31 @@ class Region:
             return self._reader(state.next_offset, None, replace(state.fence), wanted)
         # A place that the mapping names holds a write that counts, so its owner is the owner there.
         return self._reader(found, None, Fence(start=found), wanted)
+
+    async def recover(
+        self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
+    ) -> RecoveryReport:
+        """Replay the tables, all or these, each in its order: `await apply(table, logs)` for each of their writes.
+
+        The region is read once for all of them. Up to `concurrency` tables are applied at a time; one that is slow, or
+        for which `apply` raises, holds back none of the others. What it raised is in the report, under `failed`.
+
+        ```python
+        report = await region.recover(apply)
+        print(report.applied, report.failed)
+        ```
+        """
+        self._check_open()
+        if concurrency < 1:
+            raise InvalidInput(f"concurrency is {concurrency}: at least 1 table is applied at a time")
+        _, stop = await self._data.log.bounds()
+        first = self._data.state.fence.start
+
+        def scan(start: int | None) -> RegionReader:
+            at = first if start is None else start
+            return self._reader(at, stop, Fence(at), Wanted())
+
+        return await Recovery(scan, apply, tables).run(concurrency)
 
     def tables(self) -> dict[int, TableMeta]:
         """What is known of each table that was written: numbers, and where it lies. No I/O.
