@@ -114,13 +114,14 @@ class Recovery:
             channel = self._channels[table] = _Channel()
         if channel.parked is not None or logs.offset <= channel.taken_to or table in self.report.failed:
             return
-        if channel.waiting and channel.size + logs.weight > CHANNEL_BYTES_MAX:
+        weight = logs.weight
+        if channel.waiting and channel.size + weight > CHANNEL_BYTES_MAX:
             channel.parked = logs.offset  # R18
             return
         channel.waiting.append(TableLogs(table, logs.sequences, _copied(logs.payloads), logs.offset))
         channel.taken_to = logs.offset
-        channel.size += logs.weight
-        self._size += logs.weight
+        channel.size += weight
+        self._size += weight
         if len(channel.waiting) == 1 and not channel.busy:
             self._ready.put_nowait(table)
 
@@ -144,12 +145,11 @@ class Recovery:
             self._let_go(table, channel, logs)
 
     def _let_go(self, table: int, channel: _Channel, logs: TableLogs) -> None:
-        gone = [logs]
+        size = logs.weight
         if table in self.report.failed:
-            gone += channel.waiting
+            size = channel.size
             channel.waiting.clear()
             channel.parked = None
-        size = sum(each.weight for each in gone)
         channel.size -= size
         self._size -= size
         if channel.waiting:
