@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from cordwood.records import Batch as Batch
     from cordwood.records import Record as Record
     from cordwood.records import StoredBatch as StoredBatch
+    from cordwood.wal import Region as Region
+    from cordwood.wal import TableLogs as TableLogs
+    from cordwood.wal import TableMeta as TableMeta
+    from cordwood.wal import Wal as Wal
 
 # Public name -> the module that has it; a module that is itself public stands here under its own name.
 # For type checkers each name is imported above as well; a test holds the two lists together.
@@ -50,8 +54,12 @@ _MODULES = {
     "Log": "cordwood.log",
     "Reader": "cordwood.log",
     "Record": "cordwood.records",
+    "Region": "cordwood.wal",
     "StoredBatch": "cordwood.records",
+    "TableLogs": "cordwood.wal",
+    "TableMeta": "cordwood.wal",
     "TopicInfo": "cordwood.log",
+    "Wal": "cordwood.wal",
     "connect": "cordwood.client",
     "sync": "cordwood.sync",
 }

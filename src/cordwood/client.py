@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import weakref
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
@@ -14,6 +15,7 @@ from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
 from cordwood.records import Batch
 from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
+from cordwood.wal import Region, Wal
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
@@ -90,7 +92,7 @@ async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
 
 
 class Client:
-    """A connection: topics, and logs.
+    """A connection: topics, logs and write-ahead logs.
 
     ```python
     async with cordwood.connect("file:./data") as cw:
@@ -103,6 +105,7 @@ class Client:
         self._url = url
         self._timeout = timeout
         self._closed = False
+        self._regions: weakref.WeakSet[Region] = weakref.WeakSet()
         self.read_only = read_only
 
     @property
@@ -167,6 +170,21 @@ class Client:
             raise InvalidInput(f"partition {partition} of {topic!r}: partitions are numbered from 0")
         return self._engine.log(checked_topic_name(topic), partition, timeout=self._timeout)
 
+    def wal(self, name: str) -> Wal:
+        """A write-ahead log: regions that many tables share. No I/O.
+
+        ```python
+        async with cw.wal("metrics").region(7) as region:
+            await region.write(42, [b"first", b"second"])
+        ```
+        """
+        self._check_open()
+        if isinstance(self._url, KafkaUrl):
+            raise Unavailable(
+                f"{self.url}: this version of cordwood has write-ahead logs in folders only: use file:FOLDER"
+            )
+        return Wal(self._engine, name, timeout=self._timeout, read_only=self.read_only, opened=self._regions.add)
+
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.
 
@@ -191,6 +209,8 @@ class Client:
         """Finish what is under way, and let go; twice is fine."""
         if not self._closed:
             self._closed = True
+            for region in list(self._regions):
+                await region.close()
             await self._engine.close(timeout=self._timeout)
 
     async def __aenter__(self) -> Self:

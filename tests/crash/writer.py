@@ -5,18 +5,12 @@ trim <topic> <partition> <before>
 """
 
 import asyncio
-import os
 import random
 import sys
 
 import cordwood
 from cordwood import Batch, Log
-from tests.crash.values import TOPICS, digest, made_value
-
-
-def say(*words: object) -> None:
-    # One system call: a kill leaves all of a line in the pipe, or, if it is long, a last one without its end.
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+from tests.crash.values import TOPICS, digest, made_value, say
 
 
 async def append_for_ever(log: Log, who: str, chance: random.Random, records_max: int, bytes_max: int) -> None:

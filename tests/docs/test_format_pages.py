@@ -26,6 +26,16 @@ from cordwood.log.native.stream.records import (
 from cordwood.log.native.world.disk import RealDisk
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
+from cordwood.wal.codec import (
+    HEADER_BYTES,
+    NOBODY,
+    OwnerRecord,
+    WriteRecord,
+    decode_record,
+    encode_owner,
+    encode_payloads,
+    encode_write,
+)
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -165,6 +175,25 @@ class TestStaged:
         assert (owner, batch.offsets, list(batch.values)) == (Owner(1, 2), range(1), [b"hi"])
         (plan,) = blocks(self.text, "plan")
         assert Plan.decode(plan) == self.plan
+
+
+class TestWalData:
+    text = page("docs/formats/wal-data.md")
+    owner = OwnerRecord(NOBODY, 0, 0x0123456789ABCDEF, "db1:4711")
+
+    def test_the_examples_are_what_is_written(self) -> None:
+        write = encode_write(7, 0, 0, 42, 1, 2, encode_payloads([b"hello", b"hi"]))
+        assert [octets(block) for block in blocks(self.text, "hex")] == [encode_owner(7, self.owner), write]
+
+    def test_the_examples_are_read_as_the_page_says(self) -> None:
+        owner, write = (decode_record(octets(block), 7, "example") for block in blocks(self.text, "hex"))
+        assert owner == self.owner
+        assert isinstance(write, WriteRecord)
+        assert write[:4] == (0, 0, 42, 1)
+        assert write.payloads == [b"hello", b"hi"]
+
+    def test_the_table_covers_the_header_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == HEADER_BYTES
 
 
 class TestCoordinator:

@@ -4,8 +4,9 @@ import re
 
 from tests.docs.pages import ROOT, page, rows
 
-NATIVE = ROOT / "src" / "cordwood" / "log" / "native"
-CRASH = ROOT / "tests" / "crash"
+# Where the rules are kept, and where they are tried: places and tests are named from here.
+SOURCES = {"": ROOT / "src" / "cordwood" / "log" / "native", "wal/": ROOT / "src" / "cordwood" / "wal"}
+TESTS = [ROOT / "tests" / "crash", ROOT / "tests" / "wal", ROOT / "tests" / "unit" / "wal"]
 TEXT = page("docs/rules.md")
 
 
@@ -19,7 +20,12 @@ def sections() -> dict[str, str]:
 
 
 def test_every_rule_that_the_code_names_has_a_section() -> None:
-    named = {rule for path in NATIVE.rglob("*.py") for rule in rules_in(path.read_text(encoding="utf-8"))}
+    named = {
+        rule
+        for folder in SOURCES.values()
+        for path in folder.rglob("*.py")
+        for rule in rules_in(path.read_text(encoding="utf-8"))
+    }
     assert named == set(sections())
 
 
@@ -29,6 +35,12 @@ def test_every_place_names_its_rule_and_every_test_exists() -> None:
         assert table, rule
         for where, test in table:
             for place in re.findall(r"`([^`]+)`", where):
-                assert rule in rules_in((NATIVE / place).read_text(encoding="utf-8")), f"{place} does not name {rule}"
+                assert rule in rules_in(source(place)), f"{place} does not name {rule}"
             file, name = test.strip("`").split("::")
-            assert re.search(rf"^(async )?def {name}\(", (CRASH / file).read_text(encoding="utf-8"), re.MULTILINE), test
+            (path,) = [folder / file for folder in TESTS if (folder / file).exists()]
+            assert re.search(rf"^(async )?def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), test
+
+
+def source(place: str) -> str:
+    prefix = "wal/" if place.startswith("wal/") else ""
+    return (SOURCES[prefix] / place.removeprefix(prefix)).read_text(encoding="utf-8")

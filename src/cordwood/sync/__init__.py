@@ -1,6 +1,6 @@
 """The blocking twin: the same objects as `cordwood.connect` gives, for programs without an event loop.
 
-`portal` is the one loop thread of a process, and the way there and back; `client`, `log` and `reader` are the
+`portal` is the one loop thread of a process, and the way there and back; `client`, `log`, `wal` and `reader` are the
 facade, written by hand so that editors and type checkers know every signature. A test keeps it equal to the
 async one. May import `client` and below.
 
@@ -14,5 +14,6 @@ with cordwood.sync.connect("file:./data") as cw:
 from cordwood.sync.client import Client, connect
 from cordwood.sync.log import Log
 from cordwood.sync.reader import Reader
+from cordwood.sync.wal import Region, RegionReader, Wal
 
-__all__ = ["Client", "Log", "Reader", "connect"]
+__all__ = ["Client", "Log", "Reader", "Region", "RegionReader", "Wal", "connect"]

@@ -11,6 +11,7 @@ from cordwood.log import TopicInfo
 from cordwood.records import Batch
 from cordwood.sync.log import Log
 from cordwood.sync.portal import Portal, portal
+from cordwood.sync.wal import Wal
 from cordwood.url import NO_CONFIG
 
 
@@ -35,7 +36,7 @@ def connect(
 
 
 class Client:
-    """A connection: topics, and logs. It may be used from several threads.
+    """A connection: topics, logs and write-ahead logs. It may be used from several threads.
 
     ```python
     with cordwood.sync.connect("file:./data") as cw:
@@ -105,6 +106,17 @@ class Client:
         """
         self._portal.check()
         return Log(self._client.log(topic, partition), self._portal)
+
+    def wal(self, name: str) -> Wal:
+        """A write-ahead log: regions that many tables share. No I/O.
+
+        ```python
+        with cw.wal("metrics").region(7) as region:
+            region.write(42, [b"first", b"second"])
+        ```
+        """
+        self._portal.check()
+        return Wal(self._client.wal(name), self._portal)
 
     def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does.

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections import deque
 from types import TracebackType
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from cordwood import log
 from cordwood.records import StoredBatch
@@ -30,16 +30,57 @@ class Reader:
     """
 
     def __init__(self, reader: log.Reader, through: Portal) -> None:
-        self._portal = through
-        self._ahead = _ReadAhead(reader)
-        self._turn = threading.Lock()
-        dropped = weakref.finalize(self, through.call_later, self._ahead.close)
-        dropped.atexit = False  # the portal ends then, and everything in it
+        self._crossing = Crossing(self, reader, through)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> StoredBatch:
+        return self._crossing.next()
+
+    def close(self) -> None:
+        """Stop reading; twice is fine. A `next` that waits in another thread ends with StopIteration."""
+        self._crossing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Weighed(Protocol):
+    """What crosses: it tells its bytes, so that a chunk has an end."""
+
+    @property
+    def weight(self) -> int: ...
+
+
+T = TypeVar("T", bound=Weighed)
+T_co = TypeVar("T_co", bound=Weighed, covariant=True)
+
+
+class AsyncReader(Protocol[T_co]):
+    """What a blocking reader reads from."""
+
+    async def __anext__(self) -> T_co: ...
+
+    async def close(self) -> None: ...
+
+
+class Crossing(Generic[T]):
+    """The way of batches from a reader on the loop to the threads that iterate its twin, `owner`."""
+
+    def __init__(self, owner: object, reader: AsyncReader[T], through: Portal) -> None:
+        self._portal = through
+        self._ahead = _ReadAhead(reader)
+        self._turn = threading.Lock()
+        dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
+        dropped.atexit = False  # the portal ends then, and everything in it
+
+    def next(self) -> T:
         self._portal.check()
         ready = self._ahead.ready
         with self._turn:
@@ -51,19 +92,10 @@ class Reader:
                 raise StopIteration from None
 
     def close(self) -> None:
-        """Stop reading; twice is fine. A `next` that waits in another thread ends with StopIteration."""
         self._portal.call(self._ahead.close)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _ReadAhead:
+class _ReadAhead(Generic[T]):
     """The side of a reader that lives on the loop: takes what is at hand, up to a chunk, while the caller
     works.
 
@@ -71,8 +103,8 @@ class _ReadAhead:
     of a call, so a call that is interrupted loses no batch.
     """
 
-    def __init__(self, reader: log.Reader) -> None:
-        self.ready: deque[StoredBatch] = deque()
+    def __init__(self, reader: AsyncReader[T]) -> None:
+        self.ready: deque[T] = deque()
         self._reader = reader
         self._ended = False
         self._error: Exception | None = None
@@ -104,7 +136,7 @@ class _ReadAhead:
         count = size = 0
         try:
             while count < CHUNK_BATCHES_MAX and size < CHUNK_BYTES_MAX:
-                batch = await anext(self._reader)
+                batch = await self._reader.__anext__()
                 if self._ended:
                     return
                 self.ready.append(batch)

@@ -1,0 +1,100 @@
+"""A region's data log: reading it as records that count, and taking it over."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+
+from cordwood.errors import CordwoodError, Fenced
+from cordwood.log import Log
+from cordwood.records import Batch, BinaryColumn, Buffer, StoredBatch
+from cordwood.wal.codec import NOBODY, DataRecord, OwnerRecord, WriteRecord, decode_record, encode_owner
+from cordwood.wal.fence import Fence
+from cordwood.wal.state import RegionState
+
+_LOGGER = logging.getLogger("cordwood")
+
+
+class DataLog:
+    """One data log, and the state that follows from it."""
+
+    def __init__(self, log: Log, region: int, who: str) -> None:
+        self.log = log
+        self.region = region
+        self.state = RegionState()
+        self.owner = NOBODY
+        """Under which id this process writes."""
+        self._session = secrets.randbits(63) | 1
+        self._who = who
+
+    async def begin(self, timeout: float | None = None) -> None:
+        """Find where to begin: at the start of the log. (A snapshot will say more, and a later place.)"""
+        start, _ = await self.log.bounds(timeout=timeout)
+        if start:
+            _LOGGER.warning("%s was cut before offset %d: logs of its tables may be lost", self.log.name, start)
+        self.state = RegionState(start, Fence(start))
+
+    async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
+        """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
+        state = self.state
+        async with self.log.read(state.next_offset, stop) as reader:
+            async for batch in reader:
+                for offset, record in records_of(batch, self.region, self.log.name):
+                    if state.apply(offset, record) and seen is not None and isinstance(record, WriteRecord):
+                        seen(offset, record)
+                await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
+
+    async def take(self) -> None:
+        """Become the owner: what an earlier one writes from here on does not count."""
+        await self.catch_up()
+        logs = self.state.fence.logs
+        await self._claim(NOBODY, logs)
+        if self.state.fence.logs != logs:
+            # R15: an owner record carries the exact count, as it may be all that a trim leaves. An earlier owner has
+            # written between the look and the record: only from here on nobody can.
+            await self._claim(self.owner, self.state.fence.logs)
+
+    async def renew(self, logs: int, seen: Callable[[int, WriteRecord], None]) -> None:
+        """Go on under a new id: what was written under the old one and is not found before it never counts (R11)."""
+        await self._claim(self.owner, logs, seen)
+
+    def check_owner(self) -> None:
+        """`Fenced` if the applied part of the log says that somebody else has taken the region."""
+        fence = self.state.fence
+        if fence.session == self._session:
+            self.owner = fence.owner  # also by a renewal whose append had no answer
+        elif fence.owner != self.owner:
+            raise Fenced(
+                f"region {self.region} in {self.log.name} was opened by {fence.who} at offset {fence.owner}, "
+                f"after this owner's {self.owner}: open it again to take it back"
+            )
+
+    async def _claim(self, renews: int, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
+        while True:
+            record = encode_owner(self.region, OwnerRecord(renews, logs, self._session, self._who))
+            try:
+                (offset,) = await self.log.append(Batch.of([record]))
+            except CordwoodError as error:
+                error.outcome = None  # of an owner record: it says nothing of a write
+                raise
+            await self.catch_up(offset + 1, seen)
+            self.check_owner()
+            if self.owner == offset:
+                return
+            # Void, since an earlier renewal of ours has landed at last: this goes on from that one.
+            renews = self.owner
+
+
+def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int, DataRecord]]:
+    """The records of a batch of a data log, with their offsets; their payloads are views of the batch."""
+    for offset, value in zip(batch.offsets, _values(batch), strict=True):
+        yield offset, decode_record(value, region, f"{name} at offset {offset}")
+
+
+def _values(batch: StoredBatch) -> Iterator[Buffer]:
+    values = batch.rows()[0]
+    if isinstance(values, BinaryColumn):
+        _, offsets, data = values.buffers()
+        bounds = offsets[values.start : values.start + len(values) + 1].tolist()
+        return map(data.__getitem__, map(slice, bounds, bounds[1:]))
+    return (value or b"" for value in values)  # a null, which nobody of ours writes, is no record: decoding says so

@@ -1,0 +1,135 @@
+"""Reading a region: one write of one table at a time, in log order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from cordwood.log import Reader
+from cordwood.records import BinaryColumn
+from cordwood.wal.codec import DataRecord, OwnerRecord
+from cordwood.wal.data_log import records_of
+from cordwood.wal.fence import Fence
+
+
+@dataclass(frozen=True, slots=True)
+class TableLogs:
+    """Logs of one table that were written together: one write, or the part of it that was asked for.
+
+    Its payloads are views of the buffer that was read: who keeps a few of many should keep `bytes` of them.
+
+    >>> logs = TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1)
+    >>> list(zip(logs.sequences, logs.payloads))
+    [(1, b'a'), (2, b'b')]
+    """
+
+    table: int
+    sequences: range
+    """Their numbers in their table."""
+    payloads: BinaryColumn
+    offset: int
+    """The place of the write in the region's data log."""
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def weight(self) -> int:
+        """The bytes that they take in memory.
+
+        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
+        14
+        """
+        return self.payloads.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which logs a reader gives out: of one table or of all, with numbers in [start, stop)."""
+
+    table: int | None = None
+    start: int = 1
+    stop: int | None = None
+
+    def part(self, logs: TableLogs) -> TableLogs | None:
+        sequences = logs.sequences
+        low = max(0, self.start - sequences.start)
+        high = len(sequences) if self.stop is None else min(len(sequences), self.stop - sequences.start)
+        if low >= high:
+            return None
+        if high - low == len(sequences):
+            return logs
+        return TableLogs(logs.table, sequences[low:high], logs.payloads[low:high], logs.offset)
+
+
+class RegionReader:
+    """The logs of a region, in the order in which they were written: an async iterator, and a context manager.
+
+    ```python
+    async with region.replay() as reader:
+        async for logs in reader:
+            print(logs.table, logs.sequences, list(logs.payloads))
+    ```
+    It may be iterated bare; then it closes at its end, or with the connection.
+    """
+
+    def __init__(self, reader: Reader | None, region: int, name: str, fence: Fence, wanted: Wanted) -> None:
+        self._reader = reader
+        self._region = region
+        self._name = name
+        self._fence = fence
+        self._wanted = wanted
+        self._ready: deque[TableLogs] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TableLogs:
+        while not self._ready:
+            if self._reader is None:
+                raise StopAsyncIteration
+            batch = await anext(self._reader)
+            if self._take(records_of(batch, self._region, self._name)):
+                await self._reader.close()
+                self._reader = None
+            await asyncio.sleep(0)
+        return self._ready.popleft()
+
+    async def close(self) -> None:
+        """Stop reading; twice is fine. A step that waits ends with StopAsyncIteration."""
+        self._ready.clear()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
+        """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
+        fence, wanted, ready = self._fence, self._wanted, self._ready
+        for offset, record in records:
+            if isinstance(record, OwnerRecord):
+                fence.takes_owner(offset, record)
+                continue
+            count = len(record.payloads)
+            if not fence.takes_write(record.owner, record.logs, count):
+                continue
+            if wanted.table is not None and wanted.table != record.table:
+                continue
+            if wanted.stop is not None and record.first >= wanted.stop:
+                return True
+            sequences = range(record.first, record.first + count)
+            part = wanted.part(TableLogs(record.table, sequences, record.payloads, offset))
+            if part is not None:
+                ready.append(part)
+        return False

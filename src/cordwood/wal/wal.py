@@ -1,0 +1,166 @@
+"""A write-ahead log: its regions, opened, made and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, Self
+
+from cordwood.errors import CordwoodError, NotFound, Timeout, Unavailable
+from cordwood.log import Engine
+from cordwood.wal.data_log import DataLog
+from cordwood.wal.names import checked_id, checked_wal_name, data_topic, meta_topic, regions_of
+from cordwood.wal.region import Region
+from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
+
+
+class Wal:
+    """A write-ahead log: regions, which are logs that many tables share. Making one does no I/O.
+
+    ```python
+    wal = cw.wal("metrics")
+    async with wal.region(7) as region:
+        await region.write(42, [b"first", b"second"])
+    ```
+    """
+
+    name: str
+
+    def __init__(
+        self, engine: Engine, name: str, *, timeout: float, read_only: bool, opened: Callable[[Region], None]
+    ) -> None:
+        """`opened` is told each region, for whoever closes the engine."""
+        self.name = checked_wal_name(name)
+        self._engine = engine
+        self._timeout = timeout
+        self._read_only = read_only
+        self._opened_region = opened
+        self._regions: dict[int, Region] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def regions(self, *, timeout: float | None = None) -> list[int]:
+        """The ids of all its regions, sorted.
+
+        ```python
+        await wal.regions()  # [7]
+        ```
+        """
+        self._check_open()
+        prefix = data_topic(self.name, 0)[:-1]
+        return regions_of(self.name, await self._engine.topics(prefix, timeout=self._time(timeout)))
+
+    def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> Opening:
+        """Open a region, or make it; `await` it, or use it as `async with`.
+
+        `create=False`: `NotFound` if there is none. Whoever opens a region owns it: an earlier owner is fenced, and can
+        write no more. This object gives back the region that it has open. On a read-only connection nobody is fenced,
+        and nothing is made.
+
+        ```python
+        async with wal.region(7) as region:
+            ...
+        ```
+        """
+        self._check_open()
+        return Opening(self, checked_id("region", id), create, self._time(timeout))
+
+    async def close(self) -> None:
+        """Close the regions that it has open; twice is fine."""
+        self._closed = True
+        for region in list(self._regions.values()):
+            await region.close()
+        self._regions.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<cordwood.Wal {self.name!r}{' closed' if self._closed else ''}>"
+
+    async def _open(self, id: int, create: bool, timeout: float) -> Region:
+        try:
+            async with asyncio.timeout(timeout), self._opening:
+                self._check_open()
+                region = self._regions.get(id)
+                if region is None or not region._usable():
+                    region = self._regions[id] = await self._opened(id, create, timeout)
+                    self._opened_region(region)
+                return region
+        except TimeoutError as error:
+            if isinstance(error, CordwoodError):
+                raise
+            raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
+
+    async def _opened(self, id: int, create: bool, timeout: float) -> Region:
+        topic = data_topic(self.name, id)
+        try:
+            info = await self._engine.topic(topic, timeout=timeout)
+        except NotFound:
+            if self._read_only or not create:
+                raise NotFound(f"write-ahead log {self.name!r} has no region {id}: open it with create=True") from None
+            # The data topic is the region, so it comes last: a crash in between leaves nothing that looks like one.
+            await self._make(meta_topic(self.name, id), timeout)
+            await self._make(topic, timeout)
+            info = await self._engine.topic(topic, timeout=timeout)
+        log = self._engine.log(topic, 0, timeout=self._timeout)
+        data = DataLog(log, id, f"{socket.gethostname()}:{os.getpid()}")
+        await data.begin()
+        if self._read_only:
+            await data.catch_up()  # R16: reading never fences
+            return Region(data, None)
+        await data.take()
+        return Region(data, Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout))
+
+    async def _make(self, topic: str, timeout: float) -> None:
+        await self._engine.create_topic(
+            topic,
+            partitions=1,
+            replication=None,
+            retention=None,
+            retention_bytes=None,
+            exist_ok=True,
+            timeout=timeout,
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"write-ahead log {self.name!r} is closed: ask the connection for it again")
+
+    def _time(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+
+class Opening:
+    """A region that is about to be opened: await it, or enter it."""
+
+    def __init__(self, wal: Wal, id: int, create: bool, timeout: float) -> None:
+        self._wal = wal
+        self._id = id
+        self._create = create
+        self._timeout = timeout
+        self._region: Region | None = None
+
+    def __await__(self) -> Generator[Any, None, Region]:
+        return self._wal._open(self._id, self._create, self._timeout).__await__()
+
+    async def __aenter__(self) -> Region:
+        self._region = await self
+        return self._region
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._region is not None
+        await self._region.close()
+
+    def __repr__(self) -> str:
+        return f"region {self._id} of {self._wal.name!r}: await it, or enter it with `async with`"

@@ -1,0 +1,312 @@
+"""The way of a write: numbers, groups, acks; and what is done when an append does not come back as it should.
+
+Everything here runs on one event loop. Writes that come while others are on their way leave together, as one batch of
+the data log; a few batches are under way at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from copy import copy
+from typing import Final
+
+from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.records import Batch
+from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write
+from cordwood.wal.data_log import DataLog
+
+BATCHES_IN_FLIGHT_MAX: Final = 4
+BATCH_BYTES_MAX: Final = 1024 * 1024
+"""A batch is full with this many bytes: the write that passes it is the last one, if the log's own limit allows."""
+PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Writes that are not acked yet; more wait in their callers. Less than the queue of a log takes: an append that waited
+there might be overtaken."""
+ATTEMPTS_MAX: Final = 3
+RECORD_SLACK_BYTES: Final = 512
+"""What a log may need for a record beside its bytes."""
+
+
+class Write:
+    """One write on its way."""
+
+    __slots__ = ("attempts", "column", "count", "error", "first", "future", "logs", "owner", "since", "size", "table")
+
+    def __init__(
+        self, table: int, first: int, count: int, column: bytes, future: asyncio.Future[range], since: float
+    ) -> None:
+        self.since = since
+        self.table = table
+        self.first = first
+        self.count = count
+        self.column = column
+        self.size = HEADER_BYTES + len(column)
+        self.future = future
+        self.attempts = 0
+        # The numbers of its latest attempt, by which it is found in the log; and why that failed.
+        self.owner = self.logs = -1
+        self.error: CordwoodError | None = None
+
+
+class _Group:
+    """Writes that are one append; `offsets` once it has come back with some."""
+
+    __slots__ = ("offsets", "settled", "writes")
+
+    def __init__(self, writes: list[Write]) -> None:
+        self.writes = writes
+        self.settled = False
+        self.offsets: Sequence[int] | None = None
+
+
+class Writer:
+    """The writes of a region that this process owns."""
+
+    def __init__(self, data: DataLog, record_bytes_max: int, timeout: float) -> None:
+        self._data = data
+        self._loop = asyncio.get_running_loop()
+        self._record_bytes_max = record_bytes_max
+        self._timeout = timeout
+        self._next: dict[int, int] = {}
+        self._logs = data.state.fence.logs
+        self._queue: deque[Write] = deque()
+        self._groups: deque[_Group] = deque()
+        self._pending_bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._flushing = False
+        self._must_renew = False
+        self._resolving: asyncio.Task[None] | None = None
+        self._appends: set[asyncio.Task[Sequence[int]]] = set()
+        self.fenced: Fenced | None = None
+        self.closed = False
+
+    def check(self) -> None:
+        """Raise what every write would."""
+        if self.fenced is not None:
+            raise _with_outcome(self.fenced, "not_written")
+        where = f"region {self._data.region} in {self._data.log.name}"
+        if self.closed:
+            raise Unavailable(f"{where} is closed: open it again", outcome="not_written")
+        if asyncio.get_running_loop() is not self._loop:
+            raise Unavailable(
+                f"{where} was opened in another event loop: write there, or use cordwood.sync", outcome="not_written"
+            )
+
+    def column_of(self, table: int, payloads: Sequence[bytes]) -> bytes:
+        """The payloads as they are stored; `TooLarge` before anything has a number."""
+        column = encode_payloads(payloads)
+        size = HEADER_BYTES + len(column)
+        if size > self._record_bytes_max:
+            raise TooLarge(
+                f"table {table}: {len(payloads)} payloads are {size} bytes as a record, the limit of "
+                f"{self._data.log.name} is {self._record_bytes_max}: split the write",
+                outcome="not_written",
+            )
+        return column
+
+    async def room(self, timeout: float | None) -> None:
+        """Back-pressure: until there is room for one more write."""
+        try:
+            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+                while self._pending_bytes >= PENDING_BYTES_MAX:
+                    waiter: asyncio.Future[None] = self._loop.create_future()
+                    self._waiting.append(waiter)
+                    await waiter
+        except TimeoutError as error:
+            raise Timeout(
+                f"region {self._data.region}: {self._pending_bytes} bytes of writes were on their way until the time "
+                "ran out: write again, with more time",
+                outcome="not_written",
+            ) from error
+        self.check()
+
+    @property
+    def full(self) -> bool:
+        return self._pending_bytes >= PENDING_BYTES_MAX
+
+    def put(self, table: int, count: int, column: bytes) -> Write:
+        """Give the write its sequence numbers and a place behind all others. It is never taken back from there."""
+        first = self._next.get(table) or self._data.state.next_sequence(table)
+        self._next[table] = first + count
+        write = Write(table, first, count, column, self._loop.create_future(), self._loop.time())
+        self._pending_bytes += write.size
+        self._queue.append(write)
+        self._flush_soon()
+        return write
+
+    async def close(self) -> None:
+        """No more writes; returns when those under way are decided."""
+        self.closed = True
+        if asyncio.get_running_loop() is not self._loop:
+            return  # another loop can wait for nothing of this one; what is under way, the engine finishes
+        while self._queue or self._groups or self._resolving is not None:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            # Behind everything that is about to run: what that writes leaves together.
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._resolving is not None:
+            return  # it flushes when it is done
+        if self._must_renew and self._queue:
+            self._resolve_soon()
+            return
+        while self._queue and len(self._groups) < BATCHES_IN_FLIGHT_MAX and not self._irregular():
+            group = _Group(self._taken())
+            self._groups.append(group)
+            append = self._loop.create_task(self._data.log.append(Batch.of([self._record(w) for w in group.writes])))
+            self._appends.add(append)
+            append.add_done_callback(lambda done, group=group: self._settled(group, done))  # type: ignore[misc]
+
+    def _taken(self) -> list[Write]:
+        queue = self._queue
+        size = 0
+        writes: list[Write] = []
+        while queue and (not writes or size + queue[0].size + RECORD_SLACK_BYTES <= BATCH_BYTES_MAX):
+            write = queue.popleft()
+            size += write.size + RECORD_SLACK_BYTES
+            writes.append(write)
+        return writes
+
+    def _record(self, write: Write) -> bytes:
+        write.attempts += 1
+        write.error = None
+        write.owner, write.logs = self._data.owner, self._logs
+        self._logs += write.count
+        return encode_write(
+            self._data.region, write.owner, write.logs, write.table, write.first, write.count, write.column
+        )
+
+    def _irregular(self) -> bool:
+        """Whether an append has come back as it should not: nothing more is sent then, until that is resolved."""
+        return bool(self._groups) and self._groups[0].settled
+
+    def _settled(self, group: _Group, append: asyncio.Task[Sequence[int]]) -> None:
+        self._appends.discard(append)
+        group.settled = True
+        error = CordwoodError("the append was broken off", outcome="unknown")
+        if not append.cancelled():
+            failure = append.exception()
+            if failure is None:
+                group.offsets = append.result()
+            elif isinstance(failure, CordwoodError):
+                error = failure
+            else:
+                error.__cause__ = failure
+        if group.offsets is None:
+            for write in group.writes:
+                write.error = error
+        self._ack()
+        if not self._irregular():
+            self._flush()
+        elif all(each.settled for each in self._groups):
+            self._resolve_soon()
+
+    def _ack(self) -> None:
+        """Tell the callers of what has come back, in the order of the log, up to the first gap."""
+        state = self._data.state
+        while self._groups and self._groups[0].offsets is not None:
+            group = self._groups[0]
+            assert group.offsets is not None
+            # R10: own records follow each other. Before what lies in a gap is known, nothing behind it is acked: it
+            # may be another owner's record.
+            if group.offsets[0] != state.next_offset or group.offsets[-1] - group.offsets[0] != len(group.writes) - 1:
+                return
+            self._groups.popleft()
+            for offset, write in zip(group.offsets, group.writes, strict=True):
+                counts = state.apply_write(offset, write.owner, write.logs, write.table, write.first, write.count)
+                assert counts, "own records that follow each other count"
+                self._done(write)
+
+    def _done(self, write: Write, error: CordwoodError | None = None) -> None:
+        self._pending_bytes -= write.size
+        if not write.future.done():  # else its caller was cancelled, or its time was over
+            if error is None:
+                write.future.set_result(range(write.first, write.first + write.count))
+            else:
+                write.future.set_exception(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _resolve_soon(self) -> None:
+        if self._resolving is None:
+            self._resolving = self._loop.create_task(self._resolve())
+
+    async def _resolve(self) -> None:
+        """R11: find out what of the open writes is in the log; write the rest again, where nothing can come twice."""
+        open_writes = {(w.owner, w.logs): w for group in self._groups for w in group.writes}
+        self._groups.clear()
+
+        def found(offset: int, record: WriteRecord) -> None:
+            write = open_writes.pop((record.owner, record.logs), None)
+            if write is not None:
+                self._done(write)
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._data.catch_up(seen=found)
+                self._data.check_owner()
+                if open_writes or self._must_renew:
+                    await self._data.renew(self._logs, found)
+                    self._logs = self._data.state.fence.logs
+                    self._must_renew = False
+            again = [write for write in open_writes.values() if self._may_try_again(write)]
+            self._queue.extendleft(reversed(again))
+        except Exception as error:
+            self._give_up(list(open_writes.values()), _cordwood_error(error, self._data))
+        finally:
+            self._resolving = None
+            self._wake()
+        self._flush()
+
+    def _may_try_again(self, write: Write) -> bool:
+        """After a renewal: it is not in the log, and never will be."""
+        if write.attempts < ATTEMPTS_MAX and self._loop.time() < write.since + self._timeout:
+            return True
+        failed = f"region {self._data.region}: {write.attempts} appends of a write of table {write.table} failed"
+        self._done(write, _with_outcome(write.error or Unavailable(failed), "not_written"))
+        return False
+
+    def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:
+        self._must_renew = True
+        if isinstance(error, Fenced):
+            self.fenced = error
+        for write in open_writes:
+            # Behind another owner's record nothing of ours counts, whenever it lands. Otherwise it may be there.
+            lost = isinstance(error, Fenced) or (write.error is not None and write.error.outcome == "not_written")
+            self._done(write, _with_outcome(error, "not_written" if lost else "unknown"))
+        queued = list(self._queue)
+        self._queue.clear()
+        for write in queued:
+            self._done(write, _with_outcome(error, "not_written"))
+
+
+def _with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
+    """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
+    own = copy(error)
+    own.__cause__ = error.__cause__ or error
+    own.outcome = outcome
+    return own
+
+
+def _cordwood_error(error: Exception, data: DataLog) -> CordwoodError:
+    if isinstance(error, CordwoodError):
+        return error
+    what = "took too long" if isinstance(error, TimeoutError) else f"failed: {error!r}"
+    kind = Timeout if isinstance(error, TimeoutError) else Unavailable
+    found = kind(f"region {data.region}: finding out what of a failed append is in {data.log.name} {what}")
+    found.__cause__ = error
+    return found

@@ -1,0 +1,76 @@
+"""Which records count: the histories of R10, R11 and R15, without a log."""
+
+from cordwood.wal.codec import NOBODY, OwnerRecord
+from cordwood.wal.fence import Fence
+
+
+def owner(renews: int = NOBODY, logs: int = 0) -> OwnerRecord:
+    return OwnerRecord(renews, logs, 1, "somebody")
+
+
+def test_r10_a_write_counts_only_behind_the_owner_record_that_it_names() -> None:
+    fence = Fence()
+    assert not fence.takes_write(0, 0, 2), "nobody owns the region"
+    assert fence.takes_owner(1, owner())
+    assert fence.takes_write(1, 0, 2)
+    assert fence.takes_owner(3, owner(logs=2))
+    assert not fence.takes_write(1, 2, 2), "its owner was fenced"
+    assert fence.takes_write(3, 2, 1)
+
+
+def test_r11_a_write_counts_once_though_it_comes_twice() -> None:
+    fence = Fence()
+    fence.takes_owner(0, owner())
+    assert fence.takes_write(0, 0, 5)
+    assert not fence.takes_write(0, 0, 5)
+    assert fence.takes_write(0, 5, 5)
+
+
+def test_r11_a_write_behind_a_lost_one_does_not_count() -> None:
+    fence = Fence()
+    fence.takes_owner(0, owner())
+    assert not fence.takes_write(0, 5, 5), "the one before it is missing, and will be written again"
+    assert fence.takes_write(0, 0, 5)
+
+
+def test_r11_after_a_renewal_only_the_new_id_counts() -> None:
+    fence = Fence()
+    fence.takes_owner(0, owner())
+    assert fence.takes_write(0, 0, 5)
+    assert fence.takes_owner(2, owner(renews=0, logs=10))
+    assert not fence.takes_write(0, 5, 5), "it lands late, and was written again or given up"
+    assert fence.takes_write(2, 10, 5)
+
+
+def test_r11_a_renewal_of_a_fenced_owner_is_void() -> None:
+    fence = Fence()
+    fence.takes_owner(0, owner())
+    fence.takes_owner(1, owner())
+    assert not fence.takes_owner(2, owner(renews=0, logs=99))
+    assert (fence.owner, fence.logs) == (1, 0)
+    assert fence.takes_write(1, 0, 1)
+
+
+def test_r15_the_count_never_goes_back() -> None:
+    fence = Fence()
+    fence.takes_owner(0, owner())
+    fence.takes_write(0, 0, 7)
+    fence.takes_owner(2, owner(logs=3))
+    assert fence.logs == 7
+    fence.takes_owner(3, owner(renews=2, logs=20))
+    assert fence.logs == 20
+
+
+def test_of_a_log_that_was_cut_the_highest_owner_below_the_cut_is_believed() -> None:
+    fence = Fence(start=100)
+    assert fence.takes_write(57, 1000, 3)
+    assert not fence.takes_write(40, 1003, 3), "an earlier owner"
+    assert fence.takes_owner(102, owner(logs=1003))
+    assert not fence.takes_write(57, 1003, 3)
+    assert fence.takes_write(102, 1003, 3)
+
+
+def test_of_a_log_that_was_cut_a_renewal_of_an_owner_below_the_cut_counts() -> None:
+    fence = Fence(start=100)
+    assert fence.takes_owner(100, owner(renews=57, logs=1000))
+    assert fence.takes_write(100, 1000, 1)

@@ -1,0 +1,61 @@
+"""The blocking twin of the write-ahead log, with real threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import cordwood
+from cordwood import Fenced, NotFound, TableLogs, Unavailable
+
+
+def test_a_program_without_a_loop_writes_and_reads_a_region(tmp_path: Path) -> None:
+    with cordwood.sync.connect(tmp_path) as cw:
+        with cw.wal("metrics") as wal, wal.region(7) as region:
+            assert (wal.name, region.id) == ("metrics", 7)
+            assert region.write(42, [b"a", b"b"]) == range(1, 3)
+            assert region.write_many({42: [b"c"], 43: [b"d"]}) == {42: range(3, 4), 43: range(1, 2)}
+            assert [(logs.table, logs.sequences) for logs in region.replay()] == [
+                (42, range(1, 3)),
+                (42, range(3, 4)),
+                (43, range(1, 2)),
+            ]
+            with region.read(42, 2, 3) as reader:
+                assert [list(logs.payloads) for logs in reader] == [[b"b"]]
+            assert region.tables()[42].next_sequence == 4
+            assert wal.regions() == [7]
+        with pytest.raises(Unavailable):
+            region.write(42, [b"x"])
+        with pytest.raises(NotFound):
+            cw.wal("metrics").region(8, create=False)
+
+
+def test_a_region_is_recovered_by_blocking_functions(tmp_path: Path) -> None:
+    with cordwood.sync.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+        region.write_many({table: [b"a", b"b"] for table in range(5)})
+        applied: dict[int, list[bytes | None]] = {}
+
+        def apply(table: int, logs: TableLogs) -> None:
+            if table == 3:
+                raise OSError("no memory")
+            applied[table] = list(logs.payloads)
+
+        report = region.recover(apply, concurrency=2)
+        assert applied == {table: [b"a", b"b"] for table in (0, 1, 2, 4)}
+        assert (report.applied, [*report.failed]) == (8, [3])
+
+
+def test_threads_share_a_region(tmp_path: Path) -> None:
+    with cordwood.sync.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+        with ThreadPoolExecutor(8) as threads:
+            done = list(threads.map(lambda n: region.write(n % 5, [b"%d" % n]), range(200)))
+        assert len({(n % 5, numbers.start) for n, numbers in enumerate(done)}) == 200
+        assert sum(len(logs) for logs in region.replay()) == 200
+
+
+def test_an_owner_that_was_fenced_is_told(tmp_path: Path) -> None:
+    with cordwood.sync.connect(tmp_path) as cw:
+        old, new = cw.wal("metrics").region(7), cw.wal("metrics").region(7)
+        with pytest.raises(Fenced, match="open it again to take it back"):
+            old.write(42, [b"x"])
+        assert new.write(42, [b"y"]) == range(1, 2)

@@ -1,0 +1,182 @@
+"""R11: whatever becomes of an append, an ack is never lost, and nothing counts twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cordwood import Batch, Client, CordwoodError, Fenced, Unavailable
+from cordwood.wal.codec import OwnerRecord, encode_owner
+from tests.wal.contents import by_table, taken
+from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
+from tests.wal.history import History
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_r11_an_append_that_goes_wrong_once_is_made_good(cw: Client, fault: str) -> None:
+    engine = FaultyEngine(cw, 0, 0, [fault])
+    async with engine.wal("metrics").region(7) as region:
+        (log,) = engine.logs
+        assert await region.write(42, [b"a"]) == range(1, 2)
+        log.odds = 1
+        failing = asyncio.create_task(region.write(42, [b"b", b"c"]))
+        await log.went_wrong.wait()
+        engine.be_well()
+        assert await failing == range(2, 4), "its caller does not notice"
+        assert await region.write(43, [b"d"]) == range(1, 2)
+        await engine.settled()
+        assert await region.write(42, [b"e"]) == range(4, 5)
+        expected = [(42, [b"a"]), (42, [b"b", b"c"]), (43, [b"d"]), (42, [b"e"])]
+        assert [(table, payloads) for table, _, payloads in await taken(region.replay())] == expected
+        tables = region.tables()
+    async with cw.wal("metrics").region(7) as region:
+        assert region.tables() == tables
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_r11_under_any_faults_no_ack_is_lost_and_nothing_comes_twice(cw: Client, seed: int) -> None:
+    engine = FaultyEngine(cw, seed, 0)
+    history = History()
+    region = await engine.wal("metrics").region(7)
+    for log in engine.logs:
+        log.odds = 0.3
+
+    async def fill(table: int) -> None:
+        for step in range(15):
+            await history.write(region, table, [b"%d.%d.%d" % (table, step, i) for i in range(1 + step % 3)])
+
+    await asyncio.gather(*(fill(table) for table in range(6)))
+    engine.be_well()
+    await engine.settled()
+    assert await history.write(region, 99, [b"well again"]) is None
+    await history.check(region)
+    async with cw.wal("metrics").region(7) as reopened:
+        await history.check(reopened)
+        for table in range(6):
+            numbers = await reopened.write(table, [b"new"])
+            assert numbers.start > max((n for t, n in history.acked if t == table), default=0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_r10_r11_owners_change_under_faults_and_no_ack_is_lost(cw: Client, seed: int) -> None:
+    history = History()
+    engine = FaultyEngine(cw, seed, 0)
+    number = iter(range(1_000_000))
+
+    async def own_for_a_while() -> None:
+        try:
+            region = await engine.wal("metrics").region(7)
+        except CordwoodError:
+            return
+        for log in engine.logs:
+            log.odds = 0.15
+
+        async def fill(table: int) -> None:
+            for _ in range(10):
+                error = await history.write(region, table, [b"%d" % next(number), b"%d" % next(number)])
+                if isinstance(error, Fenced):
+                    return
+
+        await asyncio.gather(*(fill(table) for table in range(4)))
+
+    for _ in range(3):
+        await asyncio.gather(*(own_for_a_while() for _ in range(3)))
+    engine.be_well()
+    await engine.settled()
+    async with cw.wal("metrics").region(7) as region:
+        await history.check(region)
+
+
+async def test_r11_a_renewal_does_not_take_the_region_back_from_a_newer_owner(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["lost"])
+    old = await engine.wal("metrics").region(7)
+    renew = old._data.renew
+    newer = []
+
+    async def overtaken(*arguments: Any) -> None:
+        # The newer owner opens after the old one has looked, and before its renewal is in the log.
+        newer.append(await cw.wal("metrics").region(7))
+        engine.be_well()
+        await renew(*arguments)
+
+    monkeypatch.setattr(old._data, "renew", overtaken)
+    engine.logs[0].odds = 1
+    with pytest.raises(Fenced) as gone:
+        await old.write(42, [b"old"])
+    assert gone.value.outcome == "not_written"
+    (new,) = newer
+    assert await new.write(42, [b"new"]) == range(1, 2)
+    assert await by_table(new) == {42: {1: b"new"}}
+
+
+async def test_what_cannot_be_resolved_fails_with_its_outcome_and_the_region_goes_on_later(cw: Client) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["refused"])
+    async with engine.wal("metrics").region(7) as region:
+        engine.logs[0].odds = 1
+        with pytest.raises(Unavailable, match="the disk is full") as full:
+            await region.write_many({1: [b"a"], 2: [b"b"]})
+        assert (full.value.outcome, full.value.written, full.value.unknown) == ("not_written", {}, {})
+        engine.be_well()
+        numbers = await region.write(1, [b"c"])
+        assert await by_table(region) == {1: {numbers.start: b"c"}}
+        assert region._data.state.fence.logs >= numbers.start, "the running count is above every number"
+    engine = FaultyEngine(cw, 0, 0, ["lost"])
+    async with engine.wal("metrics").region(7) as region:
+        engine.logs[0].odds = 1
+        with pytest.raises(CordwoodError) as lost:
+            await region.write(1, [b"d"])
+        assert lost.value.outcome == "unknown"
+        engine.be_well()
+        await region.write(1, [b"e"])
+        assert [payloads for _, _, payloads in await taken(region.replay())] == [[b"c"], [b"e"]]
+
+
+async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_first_was_refused(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["refused"])
+    region = await engine.wal("metrics").region(7)
+    (log,) = engine.logs
+    renew, catch_up = region._data.renew, region._data.catch_up
+
+    async def renewed(*arguments: Any) -> None:
+        log.odds = 0
+        await renew(*arguments)
+        # The second attempt will be written behind a gap, and nobody can look what is in it.
+        await cw.log("metrics_data_7").append(Batch.of([encode_owner(7, OwnerRecord(99, 0, 5, "void"))]))
+        monkeypatch.setattr(region._data, "catch_up", blind)
+
+    async def blind(*arguments: Any, **settings: Any) -> None:
+        raise Unavailable("cannot be read")
+
+    monkeypatch.setattr(region._data, "renew", renewed)
+    log.odds = 1
+    with pytest.raises(Unavailable, match="cannot be read") as failed:
+        await region.write(42, [b"a"])
+    assert failed.value.outcome == "unknown"
+    monkeypatch.setattr(region._data, "catch_up", catch_up)
+    monkeypatch.setattr(region._data, "renew", renew)
+    await region.write(42, [b"b"])
+    assert await by_table(region) == {42: {1: b"a", 2: b"b"}}
+
+
+async def test_r15_the_last_owner_record_has_the_exact_count_though_others_wrote_while_it_opened(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await cw.wal("metrics").region(7)
+    append = FaultyLog.append
+
+    async def late(self: FaultyLog, *arguments: Any, **settings: Any) -> Any:
+        if not old.tables():
+            await old.write(42, [b"x"] * 9)  # after the opening has looked, and before its owner record is in the log
+        return await append(self, *arguments, **settings)
+
+    monkeypatch.setattr(FaultyLog, "append", late)
+    region = await FaultyEngine(cw, 0, 0).wal("metrics").region(7)
+    assert region.tables()[42].next_sequence == 10
+    log = cw.log("metrics_data_7")
+    await log.trim(before=(await log.bounds())[1] - 1)
+    async with cw.wal("metrics").region(7) as region:
+        assert await region.write(42, [b"y"]) == range(10, 11)

@@ -1,0 +1,157 @@
+"""R18: one scan, split by table; nobody waits for the slow one, and memory stays bounded."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from cordwood import Client, InvalidInput, Region, TableLogs
+from cordwood.wal import recovery
+from tests.wal.contents import by_table
+
+TABLES = 20
+STEPS = 15
+
+
+async def filled(cw: Client) -> Region:
+    """Tables that interleave, some with a write of their own now and then."""
+    region = await cw.wal("metrics").region(7)
+    for step in range(STEPS):
+        writes = {table: [b"%d.%d" % (table, step)] * (1 + step % 3) for table in range(TABLES)}
+        if step % 4 == 0:
+            del writes[step]
+        await region.write_many(writes)
+    return region
+
+
+class Applied:
+    """What `apply` was given: by table, in order, no table twice at a time."""
+
+    def __init__(self) -> None:
+        self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)
+        self.running: set[int] = set()
+        self.most = 0
+
+    async def __call__(self, table: int, logs: TableLogs) -> None:
+        assert table == logs.table
+        assert table not in self.running, "two writes of a table at a time"
+        self.running.add(table)
+        self.most = max(self.most, len(self.running))
+        await asyncio.sleep(0)
+        self.running.discard(table)
+        for number, payload in zip(logs.sequences, logs.payloads, strict=True):
+            assert number > max(self.tables[table], default=0), "out of order, or twice"
+            assert payload is not None
+            self.tables[table][number] = payload
+
+
+@pytest.mark.parametrize("channel_bytes", [1, 60, recovery.CHANNEL_BYTES_MAX])
+@pytest.mark.parametrize("all_bytes", [1, 200, recovery.CHANNELS_BYTES_MAX])
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_every_table_gets_its_logs_in_order_however_small_the_channels(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, channel_bytes: int, all_bytes: int, concurrency: int
+) -> None:
+    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", channel_bytes)
+    monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", all_bytes)
+    region = await filled(cw)
+    applied = Applied()
+    report = await region.recover(applied, concurrency=concurrency)
+    assert applied.tables == await by_table(region)
+    logs = [payload for table in applied.tables.values() for payload in table.values()]
+    assert (report.applied, report.bytes, report.skipped, report.failed) == (len(logs), sum(map(len, logs)), 0, {})
+    assert applied.most <= concurrency
+
+
+async def test_only_the_tables_that_were_asked_for_are_applied(cw: Client) -> None:
+    region = await filled(cw)
+    applied = Applied()
+    report = await region.recover(applied, tables=[3, 5, 999])
+    tables = await by_table(region)
+    assert applied.tables == {3: tables[3], 5: tables[5]}
+    assert report.skipped == sum(map(len, tables.values())) - report.applied
+
+
+async def test_a_failing_table_is_reported_and_holds_back_none_of_the_others(cw: Client) -> None:
+    region = await filled(cw)
+    applied = Applied()
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        if table == 3 and logs.sequences.start > 5:
+            raise OSError("no memory")
+        if table == 4:
+            raise asyncio.CancelledError
+        await applied(table, logs)
+
+    report = await region.recover(apply)
+    tables = await by_table(region)
+    assert isinstance(report.failed.pop(3), OSError)
+    assert isinstance(report.failed.pop(4), asyncio.CancelledError)
+    assert report.failed == {}
+    assert 0 < len(applied.tables.pop(3)) < len(tables[3]), "what came before its failure"
+    assert applied.tables == {table: logs for table, logs in tables.items() if table not in (3, 4)}
+
+
+@pytest.mark.parametrize("slow", [{0}, {0, 7, 19}])
+async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, slow: set[int]
+) -> None:
+    # The slow tables go on when all others are complete: whoever waited for them would wait for ever.
+    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", 40)
+    monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 400)
+    region = await filled(cw)
+    tables = await by_table(region)
+    others = sum(len(logs) for table, logs in tables.items() if table not in slow)
+    complete = asyncio.Event()
+    applied = Applied()
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        if table in slow:
+            await complete.wait()
+        await applied(table, logs)
+        if sum(len(each) for each in applied.tables.values()) == others:
+            complete.set()
+
+    report = await region.recover(apply, concurrency=4)
+    assert applied.tables == tables
+    assert report.failed == {}
+
+
+async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 500)
+    region = await filled(cw)
+    sizes = []
+    offer = recovery.Recovery._offer
+
+    def watched(self: recovery.Recovery, logs: TableLogs) -> None:
+        offer(self, logs)
+        sizes.append(self._size)
+        assert self._size == sum(channel.size for channel in self._channels.values())
+
+    monkeypatch.setattr(recovery.Recovery, "_offer", watched)
+    await region.recover(Applied())
+    assert max(sizes) < 500 + 100, "the write that passes the limit is the last one"
+
+
+async def test_a_recovery_that_is_cancelled_leaves_nothing_running(cw: Client) -> None:
+    region = await filled(cw)
+    started = asyncio.Event()
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    recovering = asyncio.create_task(region.recover(apply))
+    await started.wait()
+    recovering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await recovering
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_region_without_logs_is_recovered_at_once(cw: Client) -> None:
+    region = await cw.wal("metrics").region(7)
+    report = await region.recover(Applied())
+    assert (report.applied, report.failed) == (0, {})
+    with pytest.raises(InvalidInput, match="concurrency is 0"):
+        await region.recover(Applied(), concurrency=0)

@@ -1,0 +1,254 @@
+"""Writing a region and opening it again."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import cordwood
+from cordwood import Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
+from cordwood.wal import writer
+from tests.wal.contents import by_table, taken
+
+ID_MAX = 2**63 - 1
+
+
+async def test_numbers_of_a_table_begin_at_1_and_go_on_over_every_opening(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        assert await region.write(42, [b"a", b"b"]) == range(1, 3)
+        assert await region.write(43, [b"c"]) == range(1, 2)
+        assert await region.write(42, [b"d"]) == range(3, 4)
+    for opening in range(3):
+        async with cw.wal("metrics").region(7) as region:
+            assert await region.write(42, [b"e"]) == range(4 + opening, 5 + opening)
+    assert region.id == 7
+
+
+async def test_what_was_written_is_there_after_the_folder_was_closed(tmp_path: Path) -> None:
+    for life in range(3):
+        async with cordwood.connect(tmp_path) as cw, cw.wal("metrics").region(0) as region:
+            assert (await by_table(region)).get(ID_MAX, {}) == {n + 1: b"%d" % n for n in range(life)}
+            await region.write(ID_MAX, [b"%d" % life])
+
+
+async def test_a_write_is_one_place_in_the_log(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(42, [b"a", b"", b"c" * 1000])
+        await region.write(43, [b"d"])
+        assert await taken(region.replay()) == [
+            (42, range(1, 4), [b"a", b"", b"c" * 1000]),
+            (43, range(1, 2), [b"d"]),
+        ]
+        tables = region.tables()
+        assert list(tables) == [42, 43]
+        assert tables[42].next_sequence == 4
+        assert tables[42].high_watermark == tables[43].mapping[1]
+
+
+async def test_tables_are_the_same_after_an_opening(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        for step in range(200):
+            await region.write(step % 3, [b"x"] * (1 + step % 4))
+        before = region.tables()
+    async with cw.wal("metrics").region(7) as region:
+        assert region.tables() == before
+
+
+async def test_many_tables_are_written_at_once_each_in_its_order(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+
+        async def fill(table: int) -> None:
+            for step in range(20):
+                first = 1 + 3 * step
+                assert await region.write(table, [b"%d.%d.%d" % (table, step, i) for i in range(3)]) == range(
+                    first, first + 3
+                )
+
+        await asyncio.gather(*(fill(table) for table in range(100)))
+        expected = {
+            t: {1 + 3 * s + i: b"%d.%d.%d" % (t, s, i) for s in range(20) for i in range(3)} for t in range(100)
+        }
+        assert await by_table(region) == expected
+
+
+async def test_writes_of_one_table_that_are_under_way_together_keep_the_order_of_the_calls(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        done = await asyncio.gather(*(region.write(42, [b"%d" % n]) for n in range(500)))
+        assert done == [range(n + 1, n + 2) for n in range(500)]
+        assert (await by_table(region))[42] == {n + 1: b"%d" % n for n in range(500)}
+
+
+async def test_write_many_writes_each_table(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        assert await region.write_many({42: [b"a"], 43: [b"b", b"c"]}) == {42: range(1, 2), 43: range(1, 3)}
+        assert await region.write_many({43: [b"d"]}, timeout=30) == {43: range(3, 4)}
+        assert await region.write_many({}) == {}
+        assert await by_table(region) == {42: {1: b"a"}, 43: {1: b"b", 2: b"c", 3: b"d"}}
+
+
+async def test_what_cannot_be_written_is_refused_before_anything_has_a_number(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        too_large = [b"x" * 1000] * 3000
+        for call in (region.write(42, too_large), region.write_many({41: [b"a"], 42: too_large})):
+            with pytest.raises(TooLarge, match=r"42: 3000 payloads are 30\d* bytes as a record, the limit") as large:
+                await call
+            assert large.value.outcome == "not_written"
+        with pytest.raises(InvalidInput, match="at least 1 payload") as empty:
+            await region.write_many({41: [b"a"], 42: []})
+        assert empty.value.outcome == "not_written"
+        for wrong in (-1, ID_MAX + 1):
+            with pytest.raises(InvalidInput, match=f"table {wrong}: ids are from 0 to {ID_MAX}"):
+                await region.write(wrong, [b"x"])
+        with pytest.raises(TypeError):
+            await region.write(42, [b"x", None])  # type: ignore[list-item]
+        with pytest.raises(TypeError):
+            await region.write("42", [b"x"])  # type: ignore[arg-type]
+        assert region.tables() == {}
+        assert await region.write(42, [b"x"]) == range(1, 2)
+
+
+async def test_the_largest_write_fits(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        limit = region._writable()._record_bytes_max
+        largest = limit - 64 - 8
+        with pytest.raises(TooLarge):
+            await region.write(42, [b"x" * (largest + 1)])
+        await asyncio.gather(*(region.write(42, [b"x" * largest]) for _ in range(3)))
+        assert [len(payloads[0] or b"") for _, _, payloads in await taken(region.replay())] == [largest] * 3
+
+
+async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "PENDING_BYTES_MAX", 1000)
+    async with cw.wal("metrics").region(7) as region:
+        await asyncio.gather(*(region.write(table, [b"x" * 200]) for table in range(100) for _ in range(3)))
+        assert {table: len(logs) for table, logs in (await by_table(region)).items()} == dict.fromkeys(range(100), 3)
+        assert region._writable()._pending_bytes == 0
+
+
+async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        monkeypatch.setattr(writer, "PENDING_BYTES_MAX", 0)
+        with pytest.raises(Timeout, match="until the time ran out") as late:
+            await region.write(42, [b"x"], timeout=0.01)
+        assert late.value.outcome == "not_written"
+        assert region.tables() == {}
+
+
+async def test_a_cancelled_write_takes_no_other_with_it_and_its_numbers_are_not_used_again(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        tasks = [asyncio.create_task(region.write(42, [b"%d" % n])) for n in range(300)]
+        await asyncio.sleep(0)
+        for task in tasks[::3]:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert await region.write(42, [b"last"]) == range(301, 302)
+        logs = (await by_table(region))[42]
+        for n, result in enumerate(results):
+            if isinstance(result, range):
+                assert result == range(n + 1, n + 2)
+                assert logs[n + 1] == b"%d" % n
+            else:
+                assert logs.get(n + 1) in (None, b"%d" % n)
+
+
+async def test_a_write_whose_time_is_over_may_become_durable(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        with pytest.raises(Timeout, match="table 42 took more than 0 s") as late:
+            await region.write(42, [b"a"], timeout=0)
+        assert late.value.outcome == "unknown"
+        with pytest.raises(Timeout) as many:
+            await region.write_many({43: [b"b"]}, timeout=0)
+        assert (many.value.written, many.value.unknown) == ({}, {43: range(1, 2)})
+        assert await region.write(42, [b"c"]) == range(2, 3)
+        assert (await by_table(region))[42][2] == b"c"
+
+
+async def test_regions_are_found_by_the_name_of_their_topics(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    assert await wal.regions() == []
+    for id in (10, 9, 0, ID_MAX):
+        await wal.region(id)
+    await cw.create_topic("metrics_data_x")
+    await cw.create_topic("metrics_data_007")
+    await cw.wal("metrics_data_3").region(5)
+    assert await wal.regions() == [0, 9, 10, ID_MAX]
+    assert "metrics_meta_9" in await cw.topics()
+
+
+async def test_a_region_that_is_missing_is_not_found_or_made(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    with pytest.raises(NotFound, match="'metrics' has no region 7"):
+        await wal.region(7, create=False)
+    assert await cw.topics() == []
+    await wal.region(7)
+    await wal.region(7, create=False)
+    for wrong in (-1, ID_MAX + 1):
+        with pytest.raises(InvalidInput, match=f"region {wrong}: ids are from 0"):
+            wal.region(wrong)
+    with pytest.raises(InvalidInput, match="cannot name a topic"):
+        cw.wal("a/b")
+    with pytest.raises(InvalidInput, match="225 characters; at most 224"):
+        cw.wal("a" * 225)
+    await cw.wal("a" * 224).region(ID_MAX)
+
+
+async def test_the_same_object_gives_back_the_region_that_it_has_open(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    first, second = await asyncio.gather(wal.region(7), wal.region(7))
+    assert first is second
+    await first.close()
+    third = await wal.region(7)
+    assert third is not first
+    await third.write(42, [b"x"])
+
+
+async def test_what_is_closed_says_so(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    region = await wal.region(7)
+    await region.close()
+    await region.close()
+    for call in (lambda: region.tables(), lambda: region.replay(), lambda: region.read(42)):
+        with pytest.raises(Unavailable, match="region 7 in metrics_data_7/0 is closed: open it again"):
+            call()
+    with pytest.raises(Unavailable, match="is closed") as closed:
+        await region.write(42, [b"x"])
+    assert closed.value.outcome == "not_written"
+    other = await wal.region(8)
+    await wal.close()
+    with pytest.raises(Unavailable):
+        await other.write(42, [b"x"])
+    with pytest.raises(Unavailable, match="'metrics' is closed"):
+        wal.region(7)
+
+
+async def test_closing_finishes_the_writes_under_way(tmp_path: Path) -> None:
+    async with cordwood.connect(tmp_path) as cw:
+        region = await cw.wal("metrics").region(7)
+        writes = [asyncio.create_task(region.write(n % 7, [b"x" * 500])) for n in range(200)]
+        await asyncio.sleep(0)
+    assert all(len(done) == 1 for done in await asyncio.gather(*writes))
+    async with cordwood.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+        assert sum(map(len, (await by_table(region)).values())) == 200
+
+
+def test_a_region_belongs_to_the_loop_that_opened_it(tmp_path: Path) -> None:
+    async def opened() -> tuple[Client, Region]:
+        cw = await cordwood.connect(tmp_path)
+        return cw, await cw.wal("metrics").region(7)
+
+    async def used(cw: Client, region: Region) -> None:
+        with pytest.raises(Unavailable, match="opened in another event loop") as other:
+            await region.write(42, [b"x"])
+        assert other.value.outcome == "not_written"
+        await cw.close()
+
+    cw, region = asyncio.run(opened())
+    asyncio.run(used(cw, region))
+
+
+async def test_kafka_is_refused_until_it_is_built(cw: Client) -> None:
+    from cordwood.url import parse_url
+
+    kafka = Client(cw._engine, parse_url("kafka://localhost:9092", {}), timeout=1, read_only=False)
+    with pytest.raises(Unavailable, match="in folders only"):
+        kafka.wal("metrics")
