@@ -40,6 +40,8 @@ _COMMON: Mapping[str, Any] = {
 
 _PRODUCER: Mapping[str, Any] = {
     "enable.idempotence": True,
+    # Else, once a record is out of time, those behind it are numbered anew, also what was written and is sent again.
+    "enable.gapless.guarantee": True,
     "acks": "all",
     # A lone append is sent at once. In bulk the requests that are under way make the rest wait, and with that batch up.
     "linger.ms": 0,
