@@ -97,7 +97,7 @@ def test_wrong_use_is_exit_2_and_says_why(run: Command, arguments: tuple[str, ..
 
 
 def test_an_engine_that_is_not_there_is_one_line(run: Command) -> None:
-    ran = run("topics", "--url", "kafka://127.0.0.1:1", "--timeout", "1")
+    ran = run("topics", "--url", "kafka://127.0.0.1:1", "--timeout", "1s")
     assert ran.code == 1
     assert ran.err.count("\n") == 1
 
