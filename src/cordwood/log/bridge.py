@@ -36,6 +36,20 @@ def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
         return
 
 
+class Wanted:
+    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        wake(self._loop, self._event)
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
 def _retrieve(future: "asyncio.Future[T]") -> None:
     """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
     if not future.cancelled():

@@ -1,12 +1,11 @@
 """Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready."""
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from cordwood.errors import CordwoodError, Unavailable
-from cordwood.log.bridge import wake
+from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
 
@@ -26,7 +25,7 @@ class KafkaReader(Reader):
     async def __anext__(self) -> StoredBatch:
         ahead = self._ahead
         while True:
-            arrived = _Wanted()
+            arrived = Wanted()
             step = ahead.take(arrived)
             if isinstance(step, StoredBatch):
                 return step
@@ -46,20 +45,6 @@ class KafkaReader(Reader):
         self._ahead.stop()
 
 
-class _Wanted:
-    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def wake(self) -> None:
-        wake(self._loop, self._event)
-
-    async def wait(self) -> None:
-        await self._event.wait()
-
-
 class _Ahead:
     """What was read and not yet taken, and the thread that reads. It knows no reader, so that one can be forgotten."""
 
@@ -69,7 +54,7 @@ class _Ahead:
         self._ready: deque[StoredBatch | BaseException | None] = deque()  # None: the end
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._wanted: _Wanted | None = None
+        self._wanted: Wanted | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._ended = False
@@ -81,7 +66,7 @@ class _Ahead:
                 self._threads.add(self._thread)
                 self._thread.start()
 
-    def take(self, wanted: _Wanted) -> "StoredBatch | BaseException | _Wanted | None":
+    def take(self, wanted: Wanted) -> "StoredBatch | BaseException | Wanted | None":
         """The next batch, the error that ended it, or None at the end; `wanted` if it is to be waited for."""
         with self._lock:
             if self._stopped or (self._ended and not self._ready):

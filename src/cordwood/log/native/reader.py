@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
-from cordwood.log.bridge import wake
+from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
 
@@ -21,20 +21,6 @@ _STEPS_AHEAD = 3
 _SHARED_BYTES = 256 * 1024
 _POLL_SECONDS_MIN = 0.002
 _POLL_SECONDS_MAX = 0.05
-
-
-class _Wanted:
-    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def wake(self) -> None:
-        wake(self._loop, self._event)
-
-    async def wait(self) -> None:
-        await self._event.wait()
 
 
 class _Slot:
@@ -82,7 +68,7 @@ class NativeReader(Reader):
         self._ready: deque[StoredBatch] = deque()
         self._closed = False
         self._poll_seconds = _POLL_SECONDS_MIN
-        self._wanted: _Wanted | None = None
+        self._wanted: Wanted | None = None
 
         self._lock = threading.Lock()
         self._disk = threading.Lock()
@@ -131,7 +117,7 @@ class NativeReader(Reader):
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the end of what is durable, or once the reader is closed."""
         while not self._closed:
-            arrived = _Wanted()
+            arrived = Wanted()
             with self._lock:
                 step = self._slots[0].step if self._slots else None
                 if step is not None:
@@ -232,7 +218,7 @@ class NativeReader(Reader):
         source, cursor = self._source, self._cursor
         assert source is not None
         assert cursor is not None
-        self._wanted = grown = _Wanted()
+        self._wanted = grown = Wanted()
         if isinstance(source, FolderLog):
             wake_up = grown.wake
             source.when_grown(cursor.offset, wake_up)
