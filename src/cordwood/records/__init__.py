@@ -35,6 +35,7 @@ from cordwood.records.layout import (
     FRAME_HEADER_BYTES,
     FRAME_SLACK_BYTES,
     GROUP_WEIGHT_MAX,
+    LARGE_FRAME_BYTES,
 )
 from cordwood.records.record import Record, StoredRecord
 from cordwood.records.stored import StoredBatch
@@ -45,6 +46,7 @@ __all__ = [
     "FRAME_HEADER_BYTES",
     "FRAME_SLACK_BYTES",
     "GROUP_WEIGHT_MAX",
+    "LARGE_FRAME_BYTES",
     "Batch",
     "BinaryColumn",
     "Buffer",

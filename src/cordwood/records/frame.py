@@ -26,6 +26,7 @@ from cordwood.records.layout import (
     FRAME_ALIGNMENT,
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
+    LARGE_FRAME_BYTES,
     WEIGHT_HEADER_BYTES,
     WEIGHT_RECORD_BYTES,
     frame_size,
@@ -165,8 +166,10 @@ def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) 
     if len(buffer) < end:
         raise FrameCut(f"the frame at byte {at} is cut: {len(buffer) - at} bytes of {header.length}")
     view = memoryview(buffer)
-    # -1: of a large frame without the interpreter lock, so that another thread decodes meanwhile.
-    crc = crc32c(view[at + AFTER_CRC_AT : end], crc32c(view[at : at + BEFORE_CRC.size]), -1)
+    # Of a large frame without the interpreter lock, so that another thread decodes meanwhile; of a small one that gains
+    # less than getting the lock back costs.
+    release = header.length >= LARGE_FRAME_BYTES
+    crc = crc32c(view[at + AFTER_CRC_AT : end], crc32c(view[at : at + BEFORE_CRC.size]), int(release))
     if crc != header.crc:
         raise _damaged(at, f"CRC {crc:08x} of {header.length} bytes, but {header.crc:08x} was written")
     return header

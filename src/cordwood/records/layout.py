@@ -16,6 +16,9 @@ FRAME_BYTES_MAX = 2 * 1024 * 1024
 """The most bytes of one frame, header and padding included: what one append to a plog may be."""
 
 FRAME_HEADER_BYTES = 96
+
+LARGE_FRAME_BYTES = 512 * 1024
+"""From this length on a frame is worth a thread of its own while it is checked."""
 """Bytes of a frame before its columns."""
 
 FRAME_ALIGNMENT = 8

@@ -18,7 +18,6 @@ from .stream.cursor import LogCursor, Source, Step
 # the interpreter lock; steps are few, since what was read long before it is used has left the processor's cache.
 _THREADS = 2
 _STEPS_AHEAD = 3
-_SHARED_BYTES = 256 * 1024
 _POLL_SECONDS_MIN = 0.002
 _POLL_SECONDS_MAX = 0.05
 
@@ -158,7 +157,7 @@ class NativeReader(Reader):
                 step = self._fetched()
                 if not isinstance(step, Step):
                     self._ended = True
-            if isinstance(step, Step) and len(step.frames.data) >= _SHARED_BYTES:
+            if isinstance(step, Step) and step.frames.large:
                 self._share()
             self._fill(slot, _decoded(step))
 

@@ -7,6 +7,7 @@ from cordwood.errors import Corrupt
 from cordwood.records import (
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
+    LARGE_FRAME_BYTES,
     FrameCut,
     FrameHeader,
     StoredBatch,
@@ -39,6 +40,11 @@ class Frames(NamedTuple):
     @property
     def next_offset(self) -> int:
         return self.places[-1][1].next_offset
+
+    @property
+    def large(self) -> bool:
+        """Whether checking them takes long enough for another thread to read on meanwhile."""
+        return len(self.data) >= LARGE_FRAME_BYTES * len(self.places)
 
     def decoded(self) -> list[StoredBatch]:
         """Their batches, CRCs checked. Takes no lock and no I/O: may run on another thread than the next read."""
