@@ -203,24 +203,13 @@ class Sender:
             if append.error is not None:
                 continue
             if append.errors or append.cut:
-                append.fail(self._failure(append))
+                append.fail(failure(append, self._settings))
             else:
                 append.succeed()
         with self._lock:
             for append in appends:
                 self._under_way.pop(append, None)
         tell(appends)
-
-    def _failure(self, append: Append) -> CordwoodError:
-        """What a caller is told of an append of which not every record was delivered."""
-        if not append.errors:
-            return Timeout(f"{append.name} was cut short", outcome="unknown")
-        # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
-        unsent = not append.offsets and all(map(is_refused, append.errors))
-        error = translated(append.errors[0], append.name, self._settings, "not_written" if unsent else "unknown")
-        if append.offsets:
-            error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
-        return error
 
     def _expire(self, now: float) -> None:
         """Tell those whose time is over. What the client has may still be sent, until its `message.timeout.ms`."""
@@ -285,3 +274,15 @@ class Sender:
 
 def _refused(error: Exception) -> KafkaError:
     return KafkaError(KafkaError._INVALID_ARG, f"librdkafka cannot take it: {error}")
+
+
+def failure(append: Append, settings: Settings) -> CordwoodError:
+    """What a caller is told of an append of which not every record was delivered."""
+    if not append.errors:
+        return Timeout(f"{append.name} was cut short", outcome="unknown")
+    # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
+    unsent = not append.offsets and all(map(is_refused, append.errors))
+    error = translated(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
+    if append.offsets:
+        error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
+    return error
