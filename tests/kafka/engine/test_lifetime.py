@@ -5,6 +5,7 @@ import gc
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -262,3 +263,13 @@ async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_hangs_not
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout == "[b'parent', b'child']\n"
     assert await values_of(log) == [b"parent", b"child", b"parent again"]
+
+
+async def test_an_append_beside_many_reads_that_begin(log: Log, request: pytest.FixtureRequest) -> None:
+    """It waits for their looks at the end, which end in other threads while it goes through them."""
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)
+    for turn in range(10):
+        readers = [log.read() for _ in range(200)]
+        assert await log.append(Batch.of([b"value"])) == range(turn, turn + 1)
+        await asyncio.gather(*(reader.close() for reader in readers))

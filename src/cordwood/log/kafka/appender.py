@@ -68,7 +68,7 @@ class Appender:
             self._await_oldest()
         deadline = time.monotonic() + self._timeout
         # Readers of this process that are finding out where the log ends at their call.
-        wait(list(self._cluster.ends.get((part.topic, part.partition), ())), self._timeout)
+        wait(self._cluster.looks_at_end((part.topic, part.partition)), self._timeout)
         acked: Future[Sequence[int]] = Future()
         append = Append(part.topic, part.partition, part.batch, _AT_ONCE, acked, deadline)
         sender = self._cluster.sender(facts.batch_bytes_max)

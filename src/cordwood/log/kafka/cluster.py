@@ -47,7 +47,7 @@ class SharedCluster:
         self.consumers = Consumers(settings)
         self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="cordwood-kafka")
         self.reading: set[threading.Thread] = set()
-        self.ends: dict[Log, set[Future[tuple[int, int]]]] = {}
+        self._looks: dict[Log, set[Future[tuple[int, int]]]] = {}
         """Looks at the ends of logs that are under way: a later append must not be part of what they find."""
         self._lock = threading.Lock()
         self._senders: dict[int, Sender] = {}
@@ -117,16 +117,23 @@ class SharedCluster:
         log = (topic, partition)
         asked = self.executor.submit(self.offsets.bounds, topic, partition, self.settings.timeout)
         with self._lock:
-            self.ends.setdefault(log, set()).add(asked)
+            self._looks.setdefault(log, set()).add(asked)
         asked.add_done_callback(lambda _: self._end_found(log, asked))
         return asked
 
+    def looks_at_end(self, log: Log) -> "list[Future[tuple[int, int]]]":
+        """The looks at a log's end that are under way: what an append has to wait for."""
+        if not self._looks:  # without the lock: whoever looks at the end and then appends sees its own look
+            return []
+        with self._lock:  # looks end in other threads
+            return list(self._looks.get(log, ()))
+
     def _end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
         with self._lock:
-            if pending := self.ends.get(log):
+            if pending := self._looks.get(log):
                 pending.discard(asked)
                 if not pending:
-                    del self.ends[log]
+                    del self._looks[log]
 
     def close(self, timeout: float) -> None:
         """One connection lets go; the last one sends what is queued, and closes. Blocks."""

@@ -58,8 +58,8 @@ class KafkaLog(Log):
                 self._cluster.forget(self.topic)  # the limit may have been raised since
                 facts, sender = await self._look_up(deadline)
                 self._check(batch, expected, facts)
-            if self._cluster.ends:
-                await self._ends_found(deadline)
+            if looks := self._cluster.looks_at_end(self._place):
+                await _ended(looks, deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)
             while not sender.submit(append):
                 await self._room(sender, deadline)
@@ -130,12 +130,6 @@ class KafkaLog(Log):
         self._facts, self._sender = facts, sender
         return facts, sender
 
-    async def _ends_found(self, deadline: float) -> None:
-        """Wait for readers of this process that are finding out where the log ends at their call."""
-        pending = [asyncio.wrap_future(asked) for asked in self._cluster.ends.get(self._place, ())]
-        if pending:
-            await asyncio.wait(pending, timeout=max(0.0, deadline - time.monotonic()))
-
     async def _room(self, sender: Sender, deadline: float) -> None:
         """Back-pressure: wait until the queue has been taken from."""
         loop = asyncio.get_running_loop()
@@ -185,3 +179,8 @@ class KafkaLog(Log):
     async def _call(self, seconds: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
         return await call(self._cluster.executor, seconds, f"{self.name}: {what}", function)
+
+
+async def _ended(looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
+    """Wait for readers of this process that are finding out where a log ends at their call."""
+    await asyncio.wait(map(asyncio.wrap_future, looks), timeout=max(0.0, deadline - time.monotonic()))
