@@ -12,12 +12,14 @@ from cordwood.records import StoredBatch
 
 from .consumers import Consumers
 from .errors import TRANSIENT, is_missing, kafka_error, translated
-from .messages import stored_batch
+from .messages import Rows
 from .offsets import Offsets
 from .settings import Settings
 
 _MESSAGES_MAX = 10_000
 _MESSAGES_FIRST = 500
+_TAKEN_AT_ONCE = 500
+"""Messages are taken apart while they are in the processor's cache: 10,000 at once took half as long again."""
 _STEP_BYTES = 4 * 1024 * 1024
 _ASK_SECONDS = 2.0
 """After so long without anything the cluster is asked whether there is a reason."""
@@ -64,25 +66,23 @@ class Cursor:
 
     def read(self, stop: int | None, seconds: float) -> StoredBatch | None:
         """The next records below `stop`; None if none came within so many seconds. `offset` moves on."""
+        wanted = self._messages if stop is None else min(self._messages, stop - self.offset)
+        rows = Rows()
         try:
-            messages = self._consume(
-                self._messages if stop is None else min(self._messages, stop - self.offset), seconds
-            )
+            while len(rows) < wanted and self._take(rows, min(_TAKEN_AT_ONCE, wanted - len(rows)), stop, seconds):
+                pass
         except KafkaException as error:
             self._sound = False
             raise translated(kafka_error(error), self._what, self._settings) from None
-        if any(map(Message.error, messages)):
-            messages = self._without_errors(messages)
-        if messages and stop is not None and messages[-1].offset() >= stop:
-            messages = [message for message in messages if message.offset() < stop]
-            if not messages:
-                self.offset = stop
-                return None
-        if not messages:
-            self.offset = max(self.offset, self._end)
-            self._ask_why()
+        if not rows:
+            if stop is None or self.offset < stop:
+                self._ask_why()
             return None
-        return self._taken(messages)
+        self._moved = self._asked = time.monotonic()
+        batch = rows.batch()
+        average = batch.weight // len(batch) + 1
+        self._messages = max(1, min(_MESSAGES_MAX, _STEP_BYTES // average))
+        return batch
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -96,26 +96,36 @@ class Cursor:
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(self._topic, self._partition, self.offset)])
 
+    def _take(self, rows: Rows, wanted: int, stop: int | None, seconds: float) -> bool:
+        """Add what is there to the rows; if they are empty, wait for some. Whether there may be more of it."""
+        messages = self._consume(wanted, 0 if rows else seconds)
+        more = len(messages) == wanted
+        if any(map(Message.error, messages)):
+            messages = self._without_errors(messages)
+        beyond = stop is not None and bool(messages) and messages[-1].offset() >= stop
+        if beyond:
+            messages = [message for message in messages if message.offset() < stop]
+        if messages:
+            offsets = rows.add(messages)
+            if offsets[0] != self.offset or not isinstance(offsets, range):
+                self._check_jump(offsets)
+            self.offset = offsets[-1] + 1
+        if beyond:
+            assert stop is not None
+            self.offset = stop  # between the last record and there nothing stands
+            return False
+        self.offset = max(self.offset, self._end)
+        return more
+
     def _consume(self, wanted: int, seconds: float) -> list[Any]:
         """What is there; else wait for one, and take what came with it."""
         messages: list[Any] = self._consumer.consume(wanted, 0)
-        if messages:
+        if messages or not seconds:
             return messages
         first = self._consumer.poll(seconds)
         if first is None or wanted == 1:
             return [] if first is None else [first]
         return [first, *self._consumer.consume(wanted - 1, 0)]
-
-    def _taken(self, messages: list[Any]) -> StoredBatch:
-        batch = stored_batch(messages)
-        offsets = batch.offsets
-        if offsets[0] != self.offset or not isinstance(offsets, range):
-            self._check_jump(offsets)
-        self.offset = max(offsets[-1] + 1, self._end)
-        self._moved = self._asked = time.monotonic()
-        average = batch.weight // len(offsets) + 1
-        self._messages = max(1, min(_MESSAGES_MAX, _STEP_BYTES // average))
-        return batch
 
     def _check_jump(self, offsets: Sequence[int]) -> None:
         """R19: a gap is where no record ever stood, or where retention was faster than this reader."""
