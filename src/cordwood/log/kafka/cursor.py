@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, TopicPartition
 
 from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
 from cordwood.records import StoredBatch
@@ -44,6 +44,8 @@ class Cursor:
         follow: bool = False,
     ) -> None:
         self.offset = start
+        self.broker_time = False
+        """Whether the timestamps of the last batch are the broker's (LogAppendTime), not those of who appended."""
         self._consumers = consumers
         self._offsets = offsets
         self._settings = settings
@@ -52,6 +54,7 @@ class Cursor:
         self._follow = follow
         self._messages = _MESSAGES_FIRST
         self._end = -1  # where the client saw the end of the log
+        self._left: list[Any] = []  # taken from the client, and not yet given out: their times are of the other kind
         self._sound = True
         self._asked = self._moved = time.monotonic()
         self._consumer: Any = consumers.take(follow)
@@ -102,6 +105,8 @@ class Cursor:
         more = len(messages) == wanted
         if any(map(Message.error, messages)):
             messages = self._without_errors(messages)
+        if messages:
+            messages = self._of_one_kind(messages, rows)
         beyond = stop is not None and bool(messages) and messages[-1].offset() >= stop
         if beyond:
             messages = [message for message in messages if message.offset() < stop]
@@ -113,13 +118,30 @@ class Cursor:
         if beyond:
             assert stop is not None
             self.offset = stop  # between the last record and there nothing stands
-            return False
-        self.offset = max(self.offset, self._end)
-        return more
+        elif not self._left:
+            self.offset = max(self.offset, self._end)
+            return more
+        return False
+
+    def _of_one_kind(self, messages: list[Any], rows: Rows) -> list[Any]:
+        """Those whose timestamps are of one kind: all of them, but where the topic's setting was changed."""
+        broker_time = _has_broker_time(messages[0])
+        if rows and broker_time != self.broker_time:
+            self._left = messages
+            return []
+        self.broker_time = broker_time
+        if _has_broker_time(messages[-1]) != broker_time:
+            change = next(at for at, message in enumerate(messages) if _has_broker_time(message) != broker_time)
+            messages, self._left = messages[:change], messages[change:]
+        return messages
 
     def _consume(self, wanted: int, seconds: float) -> list[Any]:
         """What is there; else wait for one, and take what came with it."""
-        messages: list[Any] = self._consumer.consume(wanted, 0)
+        messages: list[Any]
+        if self._left:
+            messages, self._left = self._left, []
+            return messages
+        messages = self._consumer.consume(wanted, 0)
         if messages or not seconds:
             return messages
         first = self._consumer.poll(seconds)
@@ -189,3 +211,7 @@ class Cursor:
         return Trimmed(
             f"{log} was trimmed before {start}, and offset {wanted} asked for: read from {start}", start=start
         )
+
+
+def _has_broker_time(message: Any) -> bool:
+    return bool(message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME)
