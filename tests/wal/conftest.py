@@ -39,6 +39,12 @@ def url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--kills")
+    return value
+
+
+@pytest.fixture
 async def cw(url: str) -> AsyncIterator[Client]:
     async with cordwood.connect(url) as client:
         yield client
