@@ -179,10 +179,6 @@ class Client:
         ```
         """
         self._check_open()
-        if isinstance(self._url, KafkaUrl):
-            raise Unavailable(
-                f"{self.url}: this version of cordwood has write-ahead logs in folders only: use file:FOLDER"
-            )
         return Wal(self._engine, name, timeout=self._timeout, read_only=self.read_only, opened=self._regions.add)
 
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from cordwood.errors import CordwoodError, NotFound, Timeout, Unavailable
 from cordwood.log import Engine
-from cordwood.wal.data_log import DataLog
+from cordwood.wal.data_log import DataLog, check_topic
 from cordwood.wal.names import checked_id, checked_wal_name, data_topic, meta_topic, regions_of
 from cordwood.wal.region import Region
 from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
@@ -111,6 +111,7 @@ class Wal:
             await self._make(meta_topic(self.name, id), timeout)
             await self._make(topic, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
+        check_topic(info)
         log = self._engine.log(topic, 0, timeout=self._timeout)
         data = DataLog(log, id, f"{socket.gethostname()}:{os.getpid()}")
         await data.begin()
