@@ -190,10 +190,6 @@ class Client:
         ```
         """
         self._check_open()
-        if isinstance(self._url, KafkaUrl):
-            raise Unavailable(
-                f"{self.url}: this version of cordwood has write-ahead logs in folders only: use file:FOLDER"
-            )
         return Wal(
             self._engine,
             name,

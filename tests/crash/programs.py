@@ -1,9 +1,11 @@
-"""Programs that are killed, and what they said until then."""
+"""Programs that are killed or paused, and what they said until then."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -28,10 +30,30 @@ class Output:
                 self.lines.append(line.decode().split())
 
     def wait_for_a_line(self) -> None:
-        until = time.monotonic() + 30
-        while not self.lines:
-            assert self.process.poll() is None, "the program ended"
-            assert time.monotonic() < until, "the program says nothing"
+        self._until(lambda: bool(self.lines), "nothing")
+
+    def wait_for(self, word: str) -> None:
+        """Until it has said a line that begins so."""
+        self._until(lambda: any(line[0] == word for line in self.lines), f"no {word!r}")
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        self.wait_paused()
+
+    def wait_paused(self) -> None:
+        """Until all of it stands still, by whomever it was stopped."""
+        state = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert state is not None
+        assert state.si_code == os.CLD_STOPPED, "the program ended"
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def _until(self, said: Callable[[], bool], missing: str) -> None:
+        until = time.monotonic() + 60
+        while not said():
+            assert self.process.poll() is None or said(), "the program ended"
+            assert time.monotonic() < until, f"the program says {missing}"
             time.sleep(0.002)
 
     def kill(self) -> None:
@@ -42,8 +64,8 @@ class Output:
 
 
 @contextmanager
-def program(name: str, *arguments: object) -> Iterator[Output]:
-    command = [sys.executable, "-m", f"tests.crash.{name}", *map(str, arguments)]
+def program(module: str, *arguments: object) -> Iterator[Output]:
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         output = Output(process)
         try:

@@ -68,7 +68,7 @@ async def check_folder(folder: Path, truth: Truth, *, read_only: bool) -> None:
 
 
 def live_and_die(folder: Path, truth: Truth, life: int, chance: random.Random) -> None:
-    with program("writer", f"file:{folder}", life) as writer:
+    with program("tests.crash.writer", f"file:{folder}", life) as writer:
         writer.wait_for_a_line()
         time.sleep(chance.choice((0, 0.02, 0.1, 0.5)) * chance.random())
         writer.kill()
@@ -98,7 +98,7 @@ async def test_a_reader_beside_a_writer_that_is_killed_sees_nothing_that_is_not_
     truth = Truth()
     folder = tmp_path / "data"
     live_and_die(folder, truth, 0, chance)
-    with program("follower", f"file:{folder}", "single", 0) as follower:
+    with program("tests.crash.follower", f"file:{folder}", "single", 0) as follower:
         for life in range(1, 1 + max(3, kills // 3)):
             live_and_die(folder, truth, life, chance)
         await check_folder(folder, truth, read_only=False)

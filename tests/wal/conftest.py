@@ -1,15 +1,50 @@
-"""What the tests of the write-ahead log share: a connection to a fresh folder."""
+"""What the tests of the write-ahead log share: every test runs in a folder and on Kafka, unless it names an engine by
+`@pytest.mark.parametrize("engine", ["embedded"])`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 import cordwood
 from cordwood import Client
+from cordwood.sync import Client as SyncClient
+from cordwood.testing.kafka import Broker
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def server(kafka: Broker) -> Iterator[SyncClient]:
+    """A connection that lasts: the clients that all others share with it are made once, which takes a second."""
+    with cordwood.sync.connect(kafka.url) as cw:
+        yield cw
 
 
 @pytest.fixture
-async def cw(tmp_path: Path) -> AsyncIterator[Client]:
-    async with cordwood.connect(tmp_path / "data") as client:
+def url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where a test has its logs to itself: a fresh folder, or a server whose new topics go with the test."""
+    if engine == "embedded":
+        yield f"file:{tmp_path / 'data'}"
+        return
+    server: SyncClient = request.getfixturevalue("server")
+    before = set(server.topics())
+    yield server.url
+    for topic in set(server.topics()) - before:
+        server.delete_topic(topic)
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--kills")
+    return value
+
+
+@pytest.fixture
+async def cw(url: str) -> AsyncIterator[Client]:
+    async with cordwood.connect(url) as client:
         yield client

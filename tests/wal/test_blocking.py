@@ -1,7 +1,6 @@
 """The blocking twin of the write-ahead log, with real threads."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,8 @@ import cordwood
 from cordwood import Fenced, NotFound, TableLogs, Unavailable
 
 
-def test_a_program_without_a_loop_writes_and_reads_a_region(tmp_path: Path) -> None:
-    with cordwood.sync.connect(tmp_path) as cw:
+def test_a_program_without_a_loop_writes_and_reads_a_region(url: str) -> None:
+    with cordwood.sync.connect(url) as cw:
         with cw.wal("metrics") as wal, wal.region(7) as region:
             assert (wal.name, region.id) == ("metrics", 7)
             assert region.write(42, [b"a", b"b"]) == range(1, 3)
@@ -30,8 +29,8 @@ def test_a_program_without_a_loop_writes_and_reads_a_region(tmp_path: Path) -> N
             cw.wal("metrics").region(8, create=False)
 
 
-def test_a_region_is_recovered_by_blocking_functions(tmp_path: Path) -> None:
-    with cordwood.sync.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
+    with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a", b"b"] for table in range(5)})
         applied: dict[int, list[bytes | None]] = {}
 
@@ -45,16 +44,16 @@ def test_a_region_is_recovered_by_blocking_functions(tmp_path: Path) -> None:
         assert (report.applied, [*report.failed]) == (8, [3])
 
 
-def test_threads_share_a_region(tmp_path: Path) -> None:
-    with cordwood.sync.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+def test_threads_share_a_region(url: str) -> None:
+    with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         with ThreadPoolExecutor(8) as threads:
             done = list(threads.map(lambda n: region.write(n % 5, [b"%d" % n]), range(200)))
         assert len({(n % 5, numbers.start) for n, numbers in enumerate(done)}) == 200
         assert sum(len(logs) for logs in region.replay()) == 200
 
 
-def test_an_owner_that_was_fenced_is_told(tmp_path: Path) -> None:
-    with cordwood.sync.connect(tmp_path) as cw:
+def test_an_owner_that_was_fenced_is_told(url: str) -> None:
+    with cordwood.sync.connect(url) as cw:
         old, new = cw.wal("metrics").region(7), cw.wal("metrics").region(7)
         with pytest.raises(Fenced, match="open it again to take it back"):
             old.write(42, [b"x"])

@@ -1,7 +1,5 @@
 """Reading a region: whole, and by table and range; beside its owner; and damaged."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -79,10 +77,10 @@ async def test_a_reader_can_be_left_early_and_closed_twice(cw: Client) -> None:
             await anext(reader)
 
 
-async def test_r16_a_read_only_opening_sees_the_region_and_fences_nobody(tmp_path: Path, cw: Client) -> None:
+async def test_r16_a_read_only_opening_sees_the_region_and_fences_nobody(url: str, cw: Client) -> None:
     async with (
         cw.wal("metrics").region(7) as owner,
-        cordwood.connect(tmp_path / "data", read_only=True) as beside,
+        cordwood.connect(url, read_only=True) as beside,
     ):
         await owner.write(42, [b"a"])
         end = (await cw.log("metrics_data_7").bounds())[1]

@@ -1,7 +1,6 @@
 """Writing a region and opening it again."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -24,9 +23,9 @@ async def test_numbers_of_a_table_begin_at_1_and_go_on_over_every_opening(cw: Cl
     assert region.id == 7
 
 
-async def test_what_was_written_is_there_after_the_folder_was_closed(tmp_path: Path) -> None:
+async def test_what_was_written_is_there_after_the_connection_was_closed(url: str) -> None:
     for life in range(3):
-        async with cordwood.connect(tmp_path) as cw, cw.wal("metrics").region(0) as region:
+        async with cordwood.connect(url) as cw, cw.wal("metrics").region(0) as region:
             assert (await by_table(region)).get(ID_MAX, {}) == {n + 1: b"%d" % n for n in range(life)}
             await region.write(ID_MAX, [b"%d" % life])
 
@@ -179,7 +178,7 @@ async def test_a_region_that_is_missing_is_not_found_or_made(cw: Client) -> None
     wal = cw.wal("metrics")
     with pytest.raises(NotFound, match="'metrics' has no region 7"):
         await wal.region(7, create=False)
-    assert await cw.topics() == []
+    assert await cw.topics("metrics") == []
     await wal.region(7)
     await wal.region(7, create=False)
     for wrong in (-1, ID_MAX + 1):
@@ -221,19 +220,19 @@ async def test_what_is_closed_says_so(cw: Client) -> None:
         wal.region(7)
 
 
-async def test_closing_finishes_the_writes_under_way(tmp_path: Path) -> None:
-    async with cordwood.connect(tmp_path) as cw:
+async def test_closing_finishes_the_writes_under_way(url: str) -> None:
+    async with cordwood.connect(url) as cw:
         region = await cw.wal("metrics").region(7)
         writes = [asyncio.create_task(region.write(n % 7, [b"x" * 500])) for n in range(200)]
         await asyncio.sleep(0)
     assert all(len(done) == 1 for done in await asyncio.gather(*writes))
-    async with cordwood.connect(tmp_path) as cw, cw.wal("metrics").region(7) as region:
+    async with cordwood.connect(url) as cw, cw.wal("metrics").region(7) as region:
         assert sum(map(len, (await by_table(region)).values())) == 200
 
 
-def test_a_region_belongs_to_the_loop_that_opened_it(tmp_path: Path) -> None:
+def test_a_region_belongs_to_the_loop_that_opened_it(url: str) -> None:
     async def opened() -> tuple[Client, Region]:
-        cw = await cordwood.connect(tmp_path)
+        cw = await cordwood.connect(url)
         return cw, await cw.wal("metrics").region(7)
 
     async def used(cw: Client, region: Region) -> None:
@@ -244,11 +243,3 @@ def test_a_region_belongs_to_the_loop_that_opened_it(tmp_path: Path) -> None:
 
     cw, region = asyncio.run(opened())
     asyncio.run(used(cw, region))
-
-
-async def test_kafka_is_refused_until_it_is_built(cw: Client) -> None:
-    from cordwood.url import parse_url
-
-    kafka = Client(cw._engine, parse_url("kafka://localhost:9092", {}), timeout=1, read_only=False)
-    with pytest.raises(Unavailable, match="in folders only"):
-        kafka.wal("metrics")

@@ -30,6 +30,8 @@ class TopicInfo:
     """What an ack promises here, in words."""
     batch_bytes_max: int
     """The largest batch that one append takes, framed."""
+    compacted: bool = False
+    """Whether only the last record of a key is kept: such a topic is read and written, but holds no write-ahead log."""
 
 
 class Reader(ABC):

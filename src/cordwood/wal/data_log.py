@@ -1,14 +1,31 @@
 """A region's data log: reading it as records that count, and taking it over."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 
-from cordwood.errors import CordwoodError, Fenced
-from cordwood.log import Log
+from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailable
+from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, Buffer, StoredBatch
 from cordwood.wal.codec import NOBODY, DataRecord, OwnerRecord, WriteRecord, decode_record, encode_owner
 from cordwood.wal.state import RegionState
+
+_LOGGER = logging.getLogger("cordwood")
+
+
+def check_topic(info: TopicInfo) -> None:
+    """R19: refuses a topic that drops what counts, and warns of one that may."""
+    if info.compacted:
+        raise Conflict(
+            f"topic {info.name!r} is compacted, so it keeps the last record of a key and drops others, which a region"
+            " needs: set its cleanup.policy to delete, or use another name"
+        )
+    if info.retention is not None or info.retention_bytes is not None:
+        _LOGGER.warning(
+            "topic %s has a retention, which may drop logs that are needed: keep what is in it until it is trimmed",
+            info.name,
+        )
 
 
 class DataLog:
@@ -37,6 +54,11 @@ class DataLog:
                         seen(offset, record)
                 self.grew(len(batch), _size(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
+        if stop is not None and state.next_offset < stop:
+            # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
+            raise Unavailable(
+                f"{self.log.name} can be read up to {state.next_offset}, though {stop - 1} was appended: try again"
+            )
 
     def grew(self, records: int, size: int) -> None:
         """After so many records of so many bytes were applied to the state."""
@@ -76,6 +98,11 @@ class DataLog:
             except CordwoodError as error:
                 error.outcome = None  # of an owner record: it says nothing of a write
                 raise
+            if offset < self.state.next_offset:
+                raise Corrupt(
+                    f"{self.log.name} goes on at {offset}, and had a record at {self.state.next_offset - 1}: it was"
+                    f" made anew or lost its end, and acked logs with it: open region {self.region} again for the rest"
+                )
             await self.catch_up(offset + 1, seen)
             self.check_owner()
             if self.owner == offset:

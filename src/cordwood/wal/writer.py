@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Final
 
@@ -24,6 +24,8 @@ PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Writes that are not acked yet; more wait in their callers. Less than the queue of a log takes: an append that waited
 there might be overtaken."""
 ATTEMPTS_MAX: Final = 3
+LAST_ATTEMPT: Final = 0.1
+"""The part of the connection's timeout that a last attempt has, though the time of its writes is over."""
 RECORD_SLACK_BYTES: Final = 512
 """What a log may need for a record beside its bytes."""
 
@@ -170,7 +172,10 @@ class Writer:
         while self._queue and len(self._groups) < BATCHES_IN_FLIGHT_MAX and not self._irregular():
             group = _Group(self._taken())
             self._groups.append(group)
-            append = self._loop.create_task(self._data.log.append(Batch.of([self._record(w) for w in group.writes])))
+            # Half of the time, so that there is some left to find out what became of an append without an answer.
+            left = self._seconds_left(group.writes) / 2
+            batch = Batch.of([self._record(write) for write in group.writes])
+            append = self._loop.create_task(self._data.log.append(batch, timeout=left))
             self._appends.add(append)
             append.add_done_callback(lambda done, group=group: self._settled(group, done))  # type: ignore[misc]
 
@@ -179,10 +184,21 @@ class Writer:
         size = 0
         writes: list[Write] = []
         while queue and (not writes or size + queue[0].size + RECORD_SLACK_BYTES <= BATCH_BYTES_MAX):
+            # A topic's limit was lowered: who is too large now must not have others refused with it.
+            alone = isinstance(queue[0].error, TooLarge)
+            if alone and writes:
+                break
             write = queue.popleft()
             size += write.size + RECORD_SLACK_BYTES
             writes.append(write)
+            if alone:
+                break
         return writes
+
+    def _seconds_left(self, writes: Iterable[Write]) -> float:
+        """Until the time of the oldest one is over; a little, if it is."""
+        until = min((write.since for write in writes), default=self._loop.time()) + self._timeout
+        return max(until - self._loop.time(), self._timeout * LAST_ATTEMPT)
 
     def _record(self, write: Write) -> bytes:
         write.attempts += 1
@@ -212,6 +228,8 @@ class Writer:
         if group.offsets is None:
             for write in group.writes:
                 write.error = error
+            if isinstance(error, TooLarge) and len(group.writes) == 1:
+                group.writes[0].attempts = ATTEMPTS_MAX  # it is refused for itself, and would be again
         self._ack()
         if not self._irregular():
             self._flush()
@@ -266,7 +284,7 @@ class Writer:
                 self._done(write)
 
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._seconds_left(open_writes.values() or self._queue)):
                 await self._data.catch_up(seen=found)
                 self._data.check_owner()
                 if open_writes or self._must_renew:

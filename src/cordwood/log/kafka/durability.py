@@ -18,6 +18,14 @@ def durability(config: Mapping[str, str], replication: int) -> str:
     promise = [f"{name}: an ack means {where} at least {needed} of {replication} replicas"]
     if config.get("unclean.leader.election.enable") == "true":
         promise.append("unclean election: a replica that lacks acked records may become the leader")
-    if "compact" in config.get("cleanup.policy", "delete"):
+    if is_compacted(config):
         promise.append("compacted: of a key only the last record stays")
     return "; ".join(promise)
+
+
+def is_compacted(config: Mapping[str, str]) -> bool:
+    """
+    >>> is_compacted({"cleanup.policy": "compact,delete"})
+    True
+    """
+    return "compact" in config.get("cleanup.policy", "delete")

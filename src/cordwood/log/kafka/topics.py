@@ -15,7 +15,7 @@ from cordwood.errors import NotFound, Timeout, Unavailable
 from cordwood.log.interface import TopicInfo
 
 from .deadline import seconds_left
-from .durability import durability
+from .durability import durability, is_compacted
 from .errors import kafka_error, translated
 from .settings import Settings
 
@@ -156,6 +156,7 @@ class Topics:
             retention_bytes=None if retention_bytes < 0 else retention_bytes,
             durability=durability(config, replication),
             batch_bytes_max=_limit(config),
+            compacted=is_compacted(config),
         )
 
     def _describe(self, name: str, deadline: float) -> TopicDescription:

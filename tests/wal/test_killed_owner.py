@@ -1,10 +1,10 @@
-"""The owner of a region is killed at random moments, again and again on the same folder; a third as often as
+"""The owner of a region is killed at random moments, again and again on the same region; a third as often as
 `--kills` says."""
 
+import asyncio
 import random
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -47,9 +47,9 @@ class Truth:
                 assert number - place + count - 1 in logs, f"{write} is cut"
 
 
-async def check_region(folder: Path, truth: Truth, *, read_only: bool) -> None:
+async def check_region(url: str, truth: Truth, *, read_only: bool) -> None:
     async with (
-        cordwood.connect(f"file:{folder}", read_only=read_only) as cw,
+        cordwood.connect(url, read_only=read_only) as cw,
         cw.wal("metrics").region(7, create=False) as region,
     ):
         tables = await by_table(region)
@@ -59,8 +59,8 @@ async def check_region(folder: Path, truth: Truth, *, read_only: bool) -> None:
         }
 
 
-def live_and_die(folder: Path, truth: Truth, life: int, chance: random.Random) -> None:
-    with program("wal_writer", f"file:{folder}", life) as writer:
+def live_and_die(url: str, truth: Truth, life: int, chance: random.Random) -> None:
+    with program("tests.wal.busy_owner", url, life) as writer:
         writer.wait_for_a_line()
         time.sleep(chance.choice((0, 0.02, 0.1, 0.5)) * chance.random())
         writer.kill()
@@ -68,12 +68,12 @@ def live_and_die(folder: Path, truth: Truth, life: int, chance: random.Random) -
 
 
 @pytest.mark.timeout(3600)
-async def test_a_killed_owner_loses_nothing_that_it_acked(tmp_path: Path, kills: int) -> None:
+async def test_a_killed_owner_loses_nothing_that_it_acked(url: str, kills: int) -> None:
     chance = random.Random("wal kills")
     truth = Truth()
     for life in range(max(3, kills // 3)):
-        live_and_die(tmp_path / "data", truth, life, chance)
-        await check_region(tmp_path / "data", truth, read_only=chance.random() < 0.5)
-    await check_region(tmp_path / "data", truth, read_only=False)
+        await asyncio.to_thread(live_and_die, url, truth, life, chance)
+        await check_region(url, truth, read_only=chance.random() < 0.5)
+    await check_region(url, truth, read_only=False)
     assert truth.acks > kills
     print(f"{truth.acks} acks")

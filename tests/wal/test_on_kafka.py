@@ -1,0 +1,110 @@
+"""What Kafka changes: topics that promise less than a region needs, limits that move, a log that loses its end."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+
+from cordwood import Client, Conflict, CordwoodError, Corrupt, TooLarge
+from cordwood.log.kafka.record_size import record_bytes
+from cordwood.testing.kafka import Broker
+from tests.kafka import bare
+from tests.wal.contents import by_table
+
+on_kafka = pytest.mark.parametrize("engine", ["kafka"])
+
+
+@on_kafka
+async def test_r19_a_region_is_topics_that_keep_everything(cw: Client) -> None:
+    async with cw.wal("metrics").region(7):
+        for topic in ("metrics_data_7", "metrics_meta_7"):
+            info = await cw.topic(topic)
+            assert (info.partitions, info.retention, info.retention_bytes) == (1, None, None)
+            assert info.durability == "in memory: an ack means the page cache of at least 1 of 1 replicas"
+
+
+@on_kafka
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+async def test_r19_a_compacted_topic_is_refused(kafka: Broker, cw: Client, policy: str) -> None:
+    bare.create(kafka.bootstrap, "metrics_data_7", settings={"cleanup.policy": policy})
+    with pytest.raises(Conflict, match=r"'metrics_data_7' is compacted.*cleanup\.policy to delete"):
+        await cw.wal("metrics").region(7)
+    assert await cw.log("metrics_data_7").bounds() == (0, 0)
+    bare.configure(kafka.bootstrap, "metrics_data_7", {"cleanup.policy": "delete", "retention.ms": "-1"})
+    await cw.wal("metrics").region(7)
+
+
+async def test_r19_a_topic_with_a_retention_is_warned_of(cw: Client, caplog: pytest.LogCaptureFixture) -> None:
+    await cw.create_topic("metrics_data_7", retention=timedelta(days=7))
+    await cw.wal("metrics").region(7)
+    assert "topic metrics_data_7 has a retention" in caplog.text
+    caplog.clear()
+    await cw.wal("metrics").region(8)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@on_kafka
+async def test_a_write_is_measured_with_what_kafka_adds_to_a_record(kafka: Broker, cw: Client) -> None:
+    bare.create(kafka.bootstrap, "metrics_data_7", settings={"max.message.bytes": "10000"})
+    async with cw.wal("metrics").region(7) as region:
+        limit = region._writable()._record_bytes_max
+        largest = b"x" * (limit - 64 - 8)
+        assert record_bytes(bytes(limit), None) <= 10_000
+        with pytest.raises(TooLarge, match=f"the limit of metrics_data_7/0 is {limit}") as large:
+            await region.write(42, [largest + b"x"])
+        assert large.value.outcome == "not_written"
+        assert (await cw.log("metrics_data_7").bounds())[1] == 1, "nothing but the owner record is there"
+        await region.write(42, [largest])
+        assert await by_table(region) == {42: {1: largest}}
+
+
+@on_kafka
+async def test_a_write_that_a_lowered_limit_refuses_takes_no_other_with_it(kafka: Broker, cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        bare.configure(kafka.bootstrap, "metrics_data_7", {"max.message.bytes": "10000"})
+        writes = [region.write(table, [b"x" * (20_000 if table == 5 else 100)]) for table in range(10)]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        refused = results.pop(5)
+        assert isinstance(refused, TooLarge)
+        assert refused.outcome == "not_written"
+        assert results == [range(1, 2)] * 9
+        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {
+            table: [1] for table in range(10) if table != 5
+        }
+
+
+async def test_an_owner_whose_log_was_made_anew_gets_no_ack(cw: Client) -> None:
+    """As of a log that lost its end: what the owner knows of it is not there any more."""
+    region = await cw.wal("metrics").region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await cw.delete_topic("metrics_data_7")
+    await cw.create_topic("metrics_data_7")
+    for _ in range(2):
+        with pytest.raises(CordwoodError) as lost:
+            await region.write(42, [b"more"])
+        assert lost.value.outcome is not None
+    async with cw.wal("metrics").region(7) as region:
+        assert await by_table(region) == {}
+        await region.write(42, [b"new"])
+        assert sum(map(len, (await by_table(region)).values())) == 1
+
+
+@on_kafka
+async def test_a_log_that_lost_its_end_says_so(cw: Client) -> None:
+    region = await cw.wal("metrics").region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await cw.delete_topic("metrics_data_7")
+    await cw.create_topic("metrics_data_7")
+    # What was known of the old topic may fail once more before the new one answers.
+    said = r"metrics_data_7/0 goes on at \d, and had a record at 5: .*: open region 7 again"
+    with pytest.raises(Corrupt, match=said):
+        while True:
+            try:
+                await region.write(42, [b"more"])
+            except Corrupt:
+                raise
+            except CordwoodError:
+                await asyncio.sleep(0.05)
