@@ -15,7 +15,7 @@ from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
 from cordwood.records import Batch
 from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
-from cordwood.wal import Region, Wal
+from cordwood.wal import OnFlushNeeded, Region, Wal
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
@@ -170,8 +170,19 @@ class Client:
             raise InvalidInput(f"partition {partition} of {topic!r}: partitions are numbered from 0")
         return self._engine.log(checked_topic_name(topic), partition, timeout=self._timeout)
 
-    def wal(self, name: str) -> Wal:
+    def wal(
+        self,
+        name: str,
+        *,
+        clean_every: float | None = 60.0,
+        region_bytes_max: int = 1 << 30,
+        on_flush_needed: OnFlushNeeded | None = None,
+    ) -> Wal:
         """A write-ahead log: regions that many tables share. No I/O.
+
+        The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
+        `region_bytes_max` bytes are held by live logs, `await on_flush_needed(region, tables)` is called with the
+        tables that hold them, which are then to be flushed and marked.
 
         ```python
         async with cw.wal("metrics").region(7) as region:
@@ -179,7 +190,16 @@ class Client:
         ```
         """
         self._check_open()
-        return Wal(self._engine, name, timeout=self._timeout, read_only=self.read_only, opened=self._regions.add)
+        return Wal(
+            self._engine,
+            name,
+            timeout=self._timeout,
+            read_only=self.read_only,
+            opened=self._regions.add,
+            clean_every=clean_every,
+            region_bytes_max=region_bytes_max,
+            on_flush_needed=on_flush_needed,
+        )
 
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.

@@ -36,6 +36,8 @@ from cordwood.wal.codec import (
     encode_payloads,
     encode_write,
 )
+from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart, decode_meta, encode_meta
+from cordwood.wal.meta_codec import HEADER_BYTES as META_HEADER_BYTES
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -194,6 +196,29 @@ class TestWalData:
 
     def test_the_table_covers_the_header_without_gaps(self) -> None:
         assert covered(layout(self.text)) == HEADER_BYTES
+
+
+class TestWalMeta:
+    text = page("docs/formats/wal-meta.md")
+    records: tuple[MetaRecord, ...] = (
+        MetaOwner(0, 0x0123456789ABCDEF, "db1:4711"),
+        Marks(0, [42, 43], [1, 9], [0, 1]),
+        SnapshotPart(
+            owner=0, number=1, part=0, parts=1, high_watermark=64, trim_target=16,
+            logs=90, writes=64, bytes=6400, forgetful=False,
+            tables=[42, 43], next_sequences=[5, 10], deleted_through=[1, 9], high_watermarks=[32, DROPPED],
+            entries=[2, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[64], position_bytes=[6400],
+        ),
+    )  # fmt: skip
+
+    def test_the_examples_are_what_is_written(self) -> None:
+        assert [octets(block) for block in blocks(self.text, "hex")] == [encode_meta(7, each) for each in self.records]
+
+    def test_the_examples_are_read_as_the_page_says(self) -> None:
+        assert tuple(decode_meta(octets(block), 7, "example") for block in blocks(self.text, "hex")) == self.records
+
+    def test_the_table_covers_the_header_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == META_HEADER_BYTES
 
 
 class TestCoordinator:

@@ -71,9 +71,12 @@ class FaultyLog(Log):
 
 
 class FaultyEngine(Engine):
-    """The engine of a connection, with faulty logs."""
+    """The engine of a connection, with faulty logs: those whose topics have `part` in their names."""
 
-    def __init__(self, cw: Client, seed: object, odds: float, faults: Sequence[str] = FAULTS) -> None:
+    def __init__(
+        self, cw: Client, seed: object, odds: float, faults: Sequence[str] = FAULTS, part: str = "_data_"
+    ) -> None:
+        self._part = part
         self._engine = cw._engine
         self._chance = random.Random(str(seed))
         self._faults = faults
@@ -84,7 +87,10 @@ class FaultyEngine(Engine):
         return Wal(self, name, timeout=30, read_only=False, opened=lambda region: None)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> Log:
-        log = FaultyLog(self._engine.log(topic, partition, timeout=timeout), self._chance, self.odds, self._faults)
+        plain = self._engine.log(topic, partition, timeout=timeout)
+        if self._part not in topic:
+            return plain
+        log = FaultyLog(plain, self._chance, self.odds, self._faults)
         self.logs.append(log)
         return log
 

@@ -11,7 +11,7 @@ from cordwood.log import TopicInfo
 from cordwood.records import Batch
 from cordwood.sync.log import Log
 from cordwood.sync.portal import Portal, portal
-from cordwood.sync.wal import Wal
+from cordwood.sync.wal import OnFlushNeeded, Wal, asked_on_a_thread
 from cordwood.url import NO_CONFIG
 
 
@@ -107,8 +107,19 @@ class Client:
         self._portal.check()
         return Log(self._client.log(topic, partition), self._portal)
 
-    def wal(self, name: str) -> Wal:
+    def wal(
+        self,
+        name: str,
+        *,
+        clean_every: float | None = 60.0,
+        region_bytes_max: int = 1 << 30,
+        on_flush_needed: OnFlushNeeded | None = None,
+    ) -> Wal:
         """A write-ahead log: regions that many tables share. No I/O.
+
+        The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
+        `region_bytes_max` bytes are held by live logs, `on_flush_needed(region, tables)` is called on a thread with the
+        tables that hold them, which are then to be flushed and marked.
 
         ```python
         with cw.wal("metrics").region(7) as region:
@@ -116,7 +127,13 @@ class Client:
         ```
         """
         self._portal.check()
-        return Wal(self._client.wal(name), self._portal)
+        wal = self._client.wal(
+            name,
+            clean_every=clean_every,
+            region_bytes_max=region_bytes_max,
+            on_flush_needed=None if on_flush_needed is None else asked_on_a_thread(on_flush_needed, self._portal),
+        )
+        return Wal(wal, self._portal)
 
     def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does.

@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 from cordwood import wal
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
-from cordwood.wal import RecoveryReport, TableLogs, TableMeta
+from cordwood.wal import RecoveryReport, RegionStats, TableLogs, TableMeta
 
 Apply: TypeAlias = Callable[[int, TableLogs], None]
 
@@ -131,8 +131,50 @@ class Region:
         """What is known of each table that was written: numbers, and where it lies. No I/O."""
         return self._portal.call(self._tables)
 
+    def mark_deleted(self, table: int, *, through: int, timeout: float | None = None) -> None:
+        """Say that the logs of a table up to this number, and with it, are not needed any more.
+
+        It is durable on return: they are not given out again, and cleaning makes room of them. At or below an earlier
+        mark, and for a table that is dropped or was never written, it has no effect. Beyond the table's last log it is
+        `InvalidInput`.
+
+        ```python
+        region.mark_deleted(42, through=2)
+        ```
+        """
+        self._portal.call(self._region.mark_deleted, table, through=through, timeout=timeout)
+
+    def drop_table(self, table: int, *, timeout: float | None = None) -> None:
+        """Delete all logs of a table that were written before the call, and the table; durable on return.
+
+        Its numbers never come back: a write makes the table anew, and goes on behind them. Twice, or of a table that
+        was never written, it has no effect.
+        """
+        self._portal.call(self._region.drop_table, table, timeout=timeout)
+
+    def snapshot(self, *, timeout: float | None = None) -> None:
+        """Write down what is known of the tables, so that the next open reads only what comes after it.
+
+        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks, on a drop, by the cleaner and on close.
+        """
+        self._portal.call(self._region.snapshot, timeout=timeout)
+
+    def clean(self, *, timeout: float | None = None) -> None:
+        """Trim what no table needs any more, after a snapshot that says so.
+
+        The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
+        """
+        self._portal.call(self._region.clean, timeout=timeout)
+
+    def stats(self) -> RegionStats:
+        """How the region is doing: its size, and who holds it back. No I/O."""
+        return self._portal.call(self._stats)
+
     def close(self) -> None:
-        """Finish the writes under way, and let go; twice is fine. It is closed for everybody who has this region."""
+        """Finish what is under way, leave a snapshot, and let go; twice is fine.
+
+        It is closed for everybody who has this region.
+        """
         self._portal.call(self._region.close)
 
     def __enter__(self) -> Self:
@@ -156,6 +198,9 @@ class Region:
 
     async def _tables(self) -> dict[int, TableMeta]:
         return self._region.tables()
+
+    async def _stats(self) -> RegionStats:
+        return self._region.stats()
 
 
 class RegionReader:
@@ -189,3 +234,15 @@ class RegionReader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], None]
+
+
+def asked_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
+    """The loop goes on while it runs: it uses the region, from its thread."""
+
+    async def asked(region: wal.Region, tables: list[int]) -> None:
+        await asyncio.to_thread(ask, Region(region, through), tables)
+
+    return asked

@@ -2,8 +2,13 @@
 
 A reader starts with `wal` (regions) and `region` (what an application does with one), goes on to `writer` (the way of a
 write), and ends with `fence` (which records count) and `codec` (how they lie in the log: `docs/formats/wal-data.md`).
-`data_log` reads the log and takes it over, `state` is what follows from it, `reader` gives logs out, `recovery` splits
-them by table, `names` has the names of topics.
+`data_log` reads the data log and takes it over, `state` is what follows from it, `reader` gives logs out, `recovery`
+splits them by table, `names` has the names of topics.
+
+What is deleted, and what spares an open the reading, is in the meta log: `keeper` (the way of a mark and of a
+snapshot), `meta_log`, `meta_fold` (what its records come to), `meta_codec` (`docs/formats/wal-meta.md`), `snapshot` (a
+state as parts, and back). `restore` opens a region from both logs; `cleaner` trims it, and `rounds` has it do so in the
+background; `owning` is all that an owner has, `stats` what it shows.
 
 May import `log` and below. Of an engine it uses nothing but the interface.
 """
@@ -12,6 +17,18 @@ from cordwood.wal.reader import RegionReader, TableLogs
 from cordwood.wal.recovery import Apply, RecoveryReport
 from cordwood.wal.region import Region
 from cordwood.wal.state import TableMeta
-from cordwood.wal.wal import Opening, Wal
+from cordwood.wal.stats import RegionStats
+from cordwood.wal.wal import OnFlushNeeded, Opening, Wal
 
-__all__ = ["Apply", "Opening", "RecoveryReport", "Region", "RegionReader", "TableLogs", "TableMeta", "Wal"]
+__all__ = [
+    "Apply",
+    "OnFlushNeeded",
+    "Opening",
+    "RecoveryReport",
+    "Region",
+    "RegionReader",
+    "RegionStats",
+    "TableLogs",
+    "TableMeta",
+    "Wal",
+]

@@ -9,7 +9,6 @@ from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailabl
 from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, Buffer, StoredBatch
 from cordwood.wal.codec import NOBODY, DataRecord, OwnerRecord, WriteRecord, decode_record, encode_owner
-from cordwood.wal.fence import Fence
 from cordwood.wal.state import RegionState
 
 _LOGGER = logging.getLogger("cordwood")
@@ -38,15 +37,12 @@ class DataLog:
         self.state = RegionState()
         self.owner = NOBODY
         """Under which id this process writes."""
-        self._session = secrets.randbits(63) | 1
-        self._who = who
-
-    async def begin(self, timeout: float | None = None) -> None:
-        """Find where to begin: at the start of the log. (A snapshot will say more, and a later place.)"""
-        start, _ = await self.log.bounds(timeout=timeout)
-        if start:
-            _LOGGER.warning("%s was cut before offset %d: logs of its tables may be lost", self.log.name, start)
-        self.state = RegionState(start, Fence(start))
+        self.session = secrets.randbits(63) | 1
+        self.who = who
+        self.start = 0
+        """Where the log began when it was opened."""
+        self.growth: Callable[[], None] = lambda: None
+        """Called when the state has grown."""
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
@@ -56,12 +52,18 @@ class DataLog:
                 for offset, record in records_of(batch, self.region, self.log.name):
                     if state.apply(offset, record) and seen is not None and isinstance(record, WriteRecord):
                         seen(offset, record)
+                self.grew(len(batch), _size(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
         if stop is not None and state.next_offset < stop:
             # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
             raise Unavailable(
                 f"{self.log.name} can be read up to {state.next_offset}, though {stop - 1} was appended: try again"
             )
+
+    def grew(self, records: int, size: int) -> None:
+        """After so many records of so many bytes were applied to the state."""
+        self.state.grew(records, size)
+        self.growth()
 
     async def take(self) -> None:
         """Become the owner: what an earlier one writes from here on does not count."""
@@ -80,7 +82,7 @@ class DataLog:
     def check_owner(self) -> None:
         """`Fenced` if the applied part of the log says that somebody else has taken the region."""
         fence = self.state.fence
-        if fence.session == self._session:
+        if fence.session == self.session:
             self.owner = fence.owner  # also by a renewal whose append had no answer
         elif fence.owner != self.owner:
             raise Fenced(
@@ -90,7 +92,7 @@ class DataLog:
 
     async def _claim(self, renews: int, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         while True:
-            record = encode_owner(self.region, OwnerRecord(renews, logs, self._session, self._who))
+            record = encode_owner(self.region, OwnerRecord(renews, logs, self.session, self.who))
             try:
                 (offset,) = await self.log.append(Batch.of([record]))
             except CordwoodError as error:
@@ -111,14 +113,20 @@ class DataLog:
 
 def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int, DataRecord]]:
     """The records of a batch of a data log, with their offsets; their payloads are views of the batch."""
-    for offset, value in zip(batch.offsets, _values(batch), strict=True):
+    for offset, value in zip(batch.offsets, values_of(batch), strict=True):
         yield offset, decode_record(value, region, f"{name} at offset {offset}")
 
 
-def _values(batch: StoredBatch) -> Iterator[Buffer]:
+def values_of(batch: StoredBatch) -> Iterator[Buffer]:
+    """The values of a batch, each a view of it, without making a column of rows or rows of a column."""
     values = batch.rows()[0]
     if isinstance(values, BinaryColumn):
         _, offsets, data = values.buffers()
         bounds = offsets[values.start : values.start + len(values) + 1].tolist()
         return map(data.__getitem__, map(slice, bounds, bounds[1:]))
     return (value or b"" for value in values)  # a null, which nobody of ours writes, is no record: decoding says so
+
+
+def _size(batch: StoredBatch) -> int:
+    values = batch.rows()[0]
+    return values.data_bytes if isinstance(values, BinaryColumn) else sum(map(len, filter(None, values)))

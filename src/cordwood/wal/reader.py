@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self, TypeAlias
 
-from cordwood.log import Reader
+from cordwood.errors import Trimmed
+from cordwood.log import Log, Reader
 from cordwood.records import BinaryColumn
 from cordwood.wal.codec import DataRecord, OwnerRecord
 from cordwood.wal.data_log import records_of
@@ -55,15 +56,29 @@ class Wanted:
     start: int = 1
     stop: int | None = None
 
-    def part(self, logs: TableLogs) -> TableLogs | None:
+    def part(self, logs: TableLogs, first: int) -> TableLogs | None:
+        """What is wanted of the logs from number `first` on."""
         sequences = logs.sequences
-        low = max(0, self.start - sequences.start)
+        low = max(first, self.start) - sequences.start
         high = len(sequences) if self.stop is None else min(len(sequences), self.stop - sequences.start)
         if low >= high:
             return None
         if high - low == len(sequences):
             return logs
         return TableLogs(logs.table, sequences[low:high], logs.payloads[low:high], logs.offset)
+
+
+class Place(NamedTuple):
+    """Where to begin to read, what is known of the log there, and what is deleted of it."""
+
+    start: int
+    fence: Fence
+    deleted: Mapping[int, int]
+    """By table, through which number."""
+
+
+StartOver: TypeAlias = Callable[[Trimmed], Awaitable[Place]]
+"""Where to go on when the log was trimmed under a reader; raises if logs are lost by that."""
 
 
 class RegionReader:
@@ -77,12 +92,18 @@ class RegionReader:
     It may be iterated bare; then it closes at its end, or with the connection.
     """
 
-    def __init__(self, reader: Reader | None, region: int, name: str, fence: Fence, wanted: Wanted) -> None:
-        self._reader = reader
+    def __init__(
+        self, log: Log, region: int, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver
+    ) -> None:
+        self.skipped = 0
+        """Logs that were read over because they are deleted."""
+        self._log = log
+        self._reader: Reader | None = log.read(place.start, stop)
         self._region = region
-        self._name = name
-        self._fence = fence
+        self._place = place
         self._wanted = wanted
+        self._stop = stop
+        self._start_over = start_over
         self._ready: deque[TableLogs] = deque()
 
     def __aiter__(self) -> Self:
@@ -92,12 +113,28 @@ class RegionReader:
         while not self._ready:
             if self._reader is None:
                 raise StopAsyncIteration
-            batch = await anext(self._reader)
-            if self._take(records_of(batch, self._region, self._name)):
+            try:
+                batch = await anext(self._reader)
+            except Trimmed as trimmed:
+                await self._go_on_behind(trimmed)
+                continue
+            if self._take(records_of(batch, self._region, self._log.name)):
                 await self._reader.close()
                 self._reader = None
             await asyncio.sleep(0)
         return self._ready.popleft()
+
+    async def _go_on_behind(self, trimmed: Trimmed) -> None:
+        """R16: what was trimmed is deleted. The rest is there, all of it behind what was given out."""
+        place = await self._start_over(trimmed)
+        reader = self._reader
+        if reader is None:
+            return  # closed meanwhile
+        self._place = place
+        self._reader = None
+        await reader.close()
+        if self._stop is None or place.start < self._stop:
+            self._reader = self._log.read(place.start, self._stop)
 
     async def close(self) -> None:
         """Stop reading; twice is fine. A step that waits ends with StopAsyncIteration."""
@@ -116,7 +153,7 @@ class RegionReader:
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
-        fence, wanted, ready = self._fence, self._wanted, self._ready
+        (_, fence, deleted), wanted, ready = self._place, self._wanted, self._ready
         for offset, record in records:
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
@@ -128,8 +165,12 @@ class RegionReader:
                 continue
             if wanted.stop is not None and record.first >= wanted.stop:
                 return True
+            first = max(record.first, deleted.get(record.table, 0) + 1)
+            self.skipped += min(first - record.first, count)
+            if first - record.first >= count:
+                continue
             sequences = range(record.first, record.first + count)
-            part = wanted.part(TableLogs(record.table, sequences, record.payloads, offset))
+            part = wanted.part(TableLogs(record.table, sequences, record.payloads, offset), first)
             if part is not None:
                 ready.append(part)
         return False

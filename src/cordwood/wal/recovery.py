@@ -37,7 +37,7 @@ class RecoveryReport:
     applied: int = 0
     """Logs that were applied."""
     skipped: int = 0
-    """Logs of tables that were not asked for."""
+    """Logs that were read and are not to be applied: of tables that were not asked for, or marked deleted."""
     bytes: int = 0
     """Bytes of the payloads that were applied."""
     failed: dict[int, BaseException] = field(default_factory=dict)
@@ -106,6 +106,8 @@ class Recovery:
                 if self._size >= CHANNELS_BYTES_MAX:
                     await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
                 self._offer(logs)
+            if only is None:
+                self.report.skipped += reader.skipped
 
     def _offer(self, logs: TableLogs) -> None:
         table = logs.table

@@ -8,14 +8,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
 from cordwood.wal.codec import checked_payloads
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.fence import Fence
+from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.names import checked_id
-from cordwood.wal.reader import RegionReader, Wanted
+from cordwood.wal.owning import Owning
+from cordwood.wal.reader import Place, RegionReader, Wanted
 from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
-from cordwood.wal.state import TableMeta
+from cordwood.wal.restore import restore
+from cordwood.wal.state import RegionState, TableMeta
+from cordwood.wal.stats import RegionStats
 from cordwood.wal.writer import Write, Writer
 
 
@@ -30,11 +34,13 @@ class Region:
 
     id: int
 
-    def __init__(self, data: DataLog, writer: Writer | None) -> None:
-        """With no writer it only reads."""
+    def __init__(self, data: DataLog, meta: MetaLog, lost: Mapping[int, range], owning: Owning | None) -> None:
+        """Without `owning` it only reads."""
         self.id = data.region
         self._data = data
-        self._writer = writer
+        self._meta = meta
+        self._lost = lost
+        self._owning = owning
         self._closed = False
 
     async def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
@@ -81,7 +87,7 @@ class Region:
         return _all_or_error(under_way, await asyncio.gather(*waits, return_exceptions=True))
 
     def replay(self) -> RegionReader:
-        """Read the whole region in log order, to the end at the call.
+        """Read the whole region in log order, to the end at the call; what is marked deleted is left out.
 
         ```python
         async with region.replay() as reader:
@@ -90,11 +96,12 @@ class Region:
         ```
         """
         self._check_open()
-        start = self._data.state.fence.start
-        return self._reader(start, None, Fence(start), Wanted())
+        return self._reader(_first_place(self._data.state), None, Wanted())
 
     def read(self, table: int, start: int = 1, stop: int | None = None) -> RegionReader:
         """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
+
+        What is marked deleted is left out.
 
         ```python
         async with region.read(42, start=2) as reader:
@@ -107,14 +114,11 @@ class Region:
         for name, sequence in (("start", start), ("stop", stop)):
             if sequence is not None and sequence < 1:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
-        wanted = Wanted(table, start, stop)
         state = self._data.state
-        found = state.offset_of(table, start)
-        if found is None:
-            # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
-            return self._reader(state.next_offset, None, replace(state.fence), wanted)
-        # A place that the mapping names holds a write that counts, so its owner is the owner there.
-        return self._reader(found, None, Fence(start=found), wanted)
+        found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
+        # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
+        place = _end_place(state) if found is None else _place_at(state, found)
+        return self._reader(place, None, Wanted(table, start, stop))
 
     async def recover(
         self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
@@ -133,11 +137,10 @@ class Region:
         if concurrency < 1:
             raise InvalidInput(f"concurrency is {concurrency}: at least 1 table is applied at a time")
         _, stop = await self._data.log.bounds()
-        first = self._data.state.fence.start
+        state = self._data.state
 
         def scan(start: int | None) -> RegionReader:
-            at = first if start is None else start
-            return self._reader(at, stop, Fence(at), Wanted())
+            return self._reader(_first_place(state) if start is None else _place_at(state, start), stop, Wanted())
 
         return await Recovery(scan, apply, tables).run(concurrency)
 
@@ -151,11 +154,100 @@ class Region:
         self._check_open()
         return self._data.state.tables()
 
+    async def mark_deleted(self, table: int, *, through: int, timeout: float | None = None) -> None:
+        """Say that the logs of a table up to this number, and with it, are not needed any more.
+
+        It is durable on return: they are not given out again, and cleaning makes room of them. At or below an earlier
+        mark, and for a table that is dropped or was never written, it has no effect. Beyond the table's last log it is
+        `InvalidInput`.
+
+        ```python
+        await region.mark_deleted(42, through=2)
+        ```
+        """
+        owning = self._owner()
+        if type(through) is not int:
+            raise TypeError(f"through: an int is needed, not {type(through).__name__}")
+        found = self._data.state.known(checked_id("table", table))
+        if through < 0:
+            raise InvalidInput(f"through is {through}: sequence numbers begin at 1", outcome="not_written")
+        if found is None or through <= found.deleted_through:
+            return
+        if through >= found.next_sequence:
+            raise InvalidInput(
+                f"table {table} cannot be deleted through {through}: its last sequence number is "
+                f"{found.next_sequence - 1}",
+                outcome="not_written",
+            )
+        await owning.keeper.mark(table, through, dropped=False, timeout=timeout)
+
+    async def drop_table(self, table: int, *, timeout: float | None = None) -> None:
+        """Delete all logs of a table that were written before the call, and the table; durable on return.
+
+        Its numbers never come back: a write makes the table anew, and goes on behind them. Twice, or of a table that
+        was never written, it has no effect.
+
+        ```python
+        await region.drop_table(42)
+        ```
+        """
+        owning = self._owner()
+        checked_id("table", table)
+        if self._data.state.known(table) is None and not owning.writer.has_given(table):
+            return
+        last = owning.writer.last_given(table)
+        found = self._data.state.table_states.get(table)
+        if found is None or found.dropped_through < last:
+            await owning.keeper.mark(table, last, dropped=True, timeout=timeout)
+
+    async def snapshot(self, *, timeout: float | None = None) -> None:
+        """Write down what is known of the tables, so that the next open reads only what comes after it.
+
+        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks, on a drop, by the cleaner and on close.
+        """
+        await self._owner().keeper.snapshot(timeout)
+
+    async def clean(self, *, timeout: float | None = None) -> None:
+        """Trim what no table needs any more, after a snapshot that says so.
+
+        The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
+        """
+        await self._owner().cleaner.clean(timeout)
+
+    def stats(self) -> RegionStats:
+        """How the region is doing: its size, and who holds it back. No I/O.
+
+        ```python
+        region.stats().held_by  # 42
+        ```
+        """
+        self._check_open()
+        state = self._data.state
+        oldest, table = next(iter(state.holders()), (None, None))
+        own = self._owning
+        return RegionStats(
+            tables=sum(not meta.dropped for meta in state.table_states.values()),
+            next_offset=state.next_offset,
+            oldest_offset=oldest,
+            held_by=table,
+            lag=0 if oldest is None else state.next_offset - oldest,
+            bytes=0 if oldest is None else state.bytes_from(oldest),
+            snapshot_lag=state.next_offset - (self._meta.snapshot_offset or self._data.start),
+            pruned_to=self._data.start if own is None else own.cleaner.pruned_to,
+            trimmed_to=self._data.start if own is None else own.cleaner.trimmed_to,
+            trim_refused=None if own is None else own.cleaner.refused,
+            lost=self._lost,
+            failure=None if own is None else own.failure,
+        )
+
     async def close(self) -> None:
-        """Finish the writes under way, and let go; twice is fine. It is closed for everybody who has this object."""
+        """Finish what is under way, leave a snapshot, and let go; twice is fine.
+
+        It is closed for everybody who has this object.
+        """
         self._closed = True
-        if self._writer is not None:
-            await self._writer.close()
+        if self._owning is not None:
+            await self._owning.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,29 +258,42 @@ class Region:
         await self.close()
 
     def __repr__(self) -> str:
-        state = "open" if self._writer else "read-only"
+        state = "open" if self._owning else "read-only"
         if not self._usable():
             state = "closed" if self._closed else "fenced"
         return f"<cordwood.Region {self.id} in {self._data.log.name} {state}>"
 
     def _usable(self) -> bool:
-        return not self._closed and (self._writer is None or self._writer.fenced is None)
+        return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
 
-    def _reader(self, start: int, stop: int | None, fence: Fence, wanted: Wanted) -> RegionReader:
-        return RegionReader(self._data.log.read(start, stop), self.id, self._data.log.name, fence, wanted)
+    def _reader(self, place: Place, stop: int | None, wanted: Wanted) -> RegionReader:
+        return RegionReader(self._data.log, self.id, place, wanted, stop, self._start_over)
+
+    async def _start_over(self, trimmed: Trimmed) -> Place:
+        """R16: where to go on reading after a trim."""
+        place = _first_place(self._data.state)
+        if place.start >= trimmed.start:
+            return place  # by this owner
+        data = DataLog(self._data.log, self.id, self._data.who)
+        if await restore(data, MetaLog(self._meta.log, self.id)):
+            raise trimmed
+        return _first_place(data.state)
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable(f"region {self.id} in {self._data.log.name} is closed: open it again")
 
     def _writable(self) -> Writer:
-        if self._writer is None:
+        return self._owner().writer
+
+    def _owner(self) -> Owning:
+        if self._owning is None:
             raise Unavailable(
                 f"region {self.id} was opened on a connection with read_only=True: it cannot be written",
                 outcome="not_written",
             )
-        self._writer.check()
-        return self._writer
+        self._owning.writer.check()
+        return self._owning
 
     async def _in_time(self, write: Write, timeout: float) -> range:
         try:
@@ -201,6 +306,21 @@ class Region:
                 f"region {self.id}: a write of table {write.table} took more than {timeout} s: read the table to see",
                 outcome="unknown",
             ) from error
+
+
+def _first_place(state: RegionState) -> Place:
+    """Before the first live log."""
+    oldest = state.oldest_live
+    return _end_place(state) if oldest is None else _place_at(state, oldest)
+
+
+def _place_at(state: RegionState, offset: int) -> Place:
+    # A place that a mapping names holds a write that counts, so its owner is the owner there.
+    return Place(offset, Fence(start=offset), state.deleted)
+
+
+def _end_place(state: RegionState) -> Place:
+    return Place(state.next_offset, replace(state.fence), state.deleted)
 
 
 def _all_or_error(writes: list[Write], results: Sequence[range | BaseException]) -> dict[int, range]:

@@ -1,8 +1,15 @@
-"""What the owner of a region knows of its tables: made by applying the data log, and by nothing else."""
+"""What the owner of a region knows of its tables: made by applying the data log and the marks, and by nothing else.
+
+Every number of a table only grows, and marks fold by maximum: the order in which marks and records are applied does not
+matter, and a mark that is applied twice changes nothing.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -13,30 +20,66 @@ from cordwood.wal.fence import Fence
 MAPPING_ENTRIES_MAX: Final = 64
 """A table's mapping is thinned out beyond this: it says where to begin to read, not where each log is."""
 
+_number = itemgetter(0)
+_offset = itemgetter(1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMeta:
     """A table as its region knows it.
 
-    >>> TableMeta(next_sequence=3, high_watermark=2, mapping={1: 1}).next_sequence
+    >>> TableMeta(next_sequence=3, deleted_through=1, high_watermark=2, mapping={1: 1}).next_sequence
     3
     """
 
     next_sequence: int
     """The number that its next log gets."""
+    deleted_through: int
+    """Logs up to this number are marked deleted; 0: none."""
     high_watermark: int
     """One past the offset of its last write."""
     mapping: MappingProxyType[int, int] | dict[int, int]
-    """Where logs lie: from this sequence number on, at this offset or behind; at most 64 entries, the first exact."""
+    """Where live logs lie: from this sequence number on, at this offset or behind; at most 64 entries, the first one
+    at the oldest live log or before it."""
 
 
-class _Table:
-    __slots__ = ("high_watermark", "mapping", "next_sequence")
+class TableState:
+    """A table while the log is applied."""
+
+    __slots__ = ("deleted_through", "dropped_through", "high_watermark", "mapping", "next_sequence")
 
     def __init__(self) -> None:
         self.next_sequence = 1
+        self.deleted_through = 0
+        self.dropped_through = 0
         self.high_watermark = 0
         self.mapping: list[tuple[int, int]] = []
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it was dropped, and not written since."""
+        return self.dropped_through > 0 and self.dropped_through == self.next_sequence - 1
+
+    def mark(self, through: int, dropped: bool) -> None:
+        self.deleted_through = max(self.deleted_through, through)
+        # R15: also where the writes that had these numbers are lost.
+        self.next_sequence = max(self.next_sequence, through + 1)
+        if dropped:
+            self.dropped_through = max(self.dropped_through, through)
+        live = self.deleted_through + 1
+        if live == self.next_sequence:
+            self.mapping.clear()
+        else:
+            # Rounded down to an entry: it may name a log that is deleted, and none that is live lies before it.
+            del self.mapping[: max(0, bisect_right(self.mapping, live, key=_number) - 1)]
+
+    def meta(self) -> TableMeta:
+        return TableMeta(
+            next_sequence=self.next_sequence,
+            deleted_through=self.deleted_through,
+            high_watermark=self.high_watermark,
+            mapping=MappingProxyType(dict(self.mapping)),
+        )
 
 
 @dataclass(slots=True)
@@ -49,7 +92,16 @@ class RegionState:
     next_offset: int = 0
     """The first offset that is not applied yet."""
     fence: Fence = field(default_factory=Fence)
-    _tables: dict[int, _Table] = field(default_factory=dict)
+    forgetful: bool = False
+    """Whether there may have been tables that nothing is known of."""
+    writes: int = 0
+    """How many records were applied, and their bytes: since the region began, as far as is known."""
+    bytes: int = 0
+    positions: list[tuple[int, int]] = field(default_factory=list)
+    """(offset, bytes before it), by which the size of a part is estimated; thinned out as mappings are."""
+    deleted: dict[int, int] = field(default_factory=dict)
+    """Through which number logs are deleted, of tables that have such."""
+    table_states: dict[int, TableState] = field(default_factory=dict)
 
     def apply(self, offset: int, record: DataRecord) -> bool:
         """Take in the next record of the data log; whether it counts."""
@@ -63,39 +115,106 @@ class RegionState:
         self.next_offset = offset + 1
         if not self.fence.takes_write(owner, logs, count):
             return False
-        meta = self._tables.get(table)
+        meta = self.table_states.get(table)
         if meta is None:
-            meta = self._tables[table] = _Table()
-        if first < meta.next_sequence:
-            raise Corrupt(f"table {table} goes back to {first} at offset {offset}, from {meta.next_sequence}")
-        meta.next_sequence = first + count
+            meta = self.table_states[table] = TableState()
+        after = first + count
         meta.high_watermark = offset + 1
+        if after <= meta.deleted_through + 1:  # its mark was applied before it
+            meta.next_sequence = max(meta.next_sequence, after)
+            return True
+        if first < meta.next_sequence and first > meta.deleted_through + 1:
+            raise Corrupt(f"table {table} goes back to {first} at offset {offset}, from {meta.next_sequence}")
+        meta.next_sequence = after
         mapping = meta.mapping
         mapping.append((first, offset))
         if len(mapping) > MAPPING_ENTRIES_MAX:
-            del mapping[1::2]
+            meta.mapping = thinned(mapping, _offset)
         return True
 
+    def grew(self, writes: int, size: int) -> None:
+        """After records were applied: how many, and of how many bytes."""
+        self.writes += writes
+        self.bytes += size
+        self.positions.append((self.next_offset, self.bytes))
+        if len(self.positions) > MAPPING_ENTRIES_MAX:
+            self.positions = thinned(self.positions, _number)
+
+    def mark(self, table: int, through: int, *, dropped: bool = False) -> None:
+        """Logs of a table up to this number are deleted; `dropped`: the table, with all its logs up to it."""
+        meta = self.table_states.get(table)
+        if meta is None:
+            meta = self.table_states[table] = TableState()
+        meta.mark(through, dropped)
+        self.deleted[table] = meta.deleted_through
+
     def next_sequence(self, table: int) -> int:
-        meta = self._tables.get(table)
+        meta = self.table_states.get(table)
         if meta is not None:
             return meta.next_sequence
         # R15: a table of which nothing is left may have had any number up to the running count.
-        return self.fence.logs + 1 if self.fence.start else 1
+        return self.fence.logs + 1 if self.forgetful else 1
+
+    def known(self, table: int) -> TableState | None:
+        """The table, unless it was never written or is dropped."""
+        meta = self.table_states.get(table)
+        return None if meta is None or meta.dropped else meta
 
     def offset_of(self, table: int, sequence: int) -> int | None:
         """Where to begin to look for this log of a table; None: there is nothing of it from there on."""
-        meta = self._tables.get(table)
-        if meta is None or sequence >= meta.next_sequence:
+        meta = self.table_states.get(table)
+        if meta is None or sequence >= meta.next_sequence or not meta.mapping:
             return None
-        return next((offset for first, offset in reversed(meta.mapping) if first <= sequence), meta.mapping[0][1])
+        return meta.mapping[max(0, bisect_right(meta.mapping, sequence, key=_number) - 1)][1]
+
+    def holders(self) -> list[tuple[int, int]]:
+        """(offset of its oldest live log, table) of each table that has one, the oldest first."""
+        return sorted((meta.mapping[0][1], table) for table, meta in self.table_states.items() if meta.mapping)
+
+    @property
+    def oldest_live(self) -> int | None:
+        """No live log lies before this offset, and a write that counts is there; None: there are no live logs."""
+        return min((meta.mapping[0][1] for meta in self.table_states.values() if meta.mapping), default=None)
+
+    @property
+    def trim_target(self) -> int:
+        """What lies before it is not needed any more. The last record is: R15, it carries the running count."""
+        oldest = self.oldest_live
+        return max(0, self.next_offset - 1) if oldest is None else oldest
+
+    def bytes_from(self, offset: int) -> int:
+        """About how many bytes lie from there on: not less than do."""
+        place = bisect_right(self.positions, offset, key=_number)
+        return self.bytes - (self.positions[place - 1][1] if place else 0)
+
+    def offset_of_last(self, size: int) -> int:
+        """From which offset on about this many bytes lie, and not more; 0: from the start."""
+        if self.bytes <= size:
+            return 0
+        place = bisect_left(self.positions, self.bytes - size, key=_offset)
+        return self.positions[place][0] if place < len(self.positions) else self.next_offset
 
     def tables(self) -> dict[int, TableMeta]:
-        return {
-            table: TableMeta(
-                next_sequence=meta.next_sequence,
-                high_watermark=meta.high_watermark,
-                mapping=MappingProxyType(dict(meta.mapping)),
-            )
-            for table, meta in sorted(self._tables.items())
-        }
+        return {table: meta.meta() for table, meta in self.all_tables() if not meta.dropped}
+
+    def all_tables(self) -> Iterator[tuple[int, TableState]]:
+        """Dropped ones too, by id."""
+        return iter(sorted(self.table_states.items()))
+
+
+def thinned(entries: list[tuple[int, int]], place: itemgetter[int]) -> list[tuple[int, int]]:
+    """About half of them, the first and the last among them, evenly spread by what `place` gives.
+
+    What is left out makes no gap wider than a sixteenth of the whole. It depends on the entries alone, so that it is
+    the same after a recovery.
+    """
+    places = list(map(place, entries))
+    gap = (places[-1] - places[0]) // (MAPPING_ENTRIES_MAX // 4)
+    kept = entries[:1]
+    reached = places[0]
+    for index in range(1, len(entries) - 1):
+        if places[index + 1] - reached > gap:
+            kept.append(entries[index])
+            reached = places[index]
+    kept.append(entries[-1])
+    return kept

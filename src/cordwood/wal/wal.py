@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self, TypeAlias
 
-from cordwood.errors import CordwoodError, NotFound, Timeout, Unavailable
-from cordwood.log import Engine
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
+from cordwood.log import Engine, TopicInfo
+from cordwood.wal.cleaner import Cleaner
 from cordwood.wal.data_log import DataLog, check_topic
+from cordwood.wal.keeper import Keeper
+from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.names import checked_id, checked_wal_name, data_topic, meta_topic, regions_of
+from cordwood.wal.owning import Owning
 from cordwood.wal.region import Region
+from cordwood.wal.restore import restore, take_over
+from cordwood.wal.rounds import Rounds
 from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
+
+_LOGGER = logging.getLogger("cordwood")
+
+CLEAN_EVERY: Final = 60.0
+REGION_BYTES_MAX: Final = 1 << 30
+
+OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], Awaitable[None]]
 
 
 class Wal:
@@ -30,10 +44,26 @@ class Wal:
     name: str
 
     def __init__(
-        self, engine: Engine, name: str, *, timeout: float, read_only: bool, opened: Callable[[Region], None]
+        self,
+        engine: Engine,
+        name: str,
+        *,
+        timeout: float,
+        read_only: bool,
+        opened: Callable[[Region], None],
+        clean_every: float | None = CLEAN_EVERY,
+        region_bytes_max: int = REGION_BYTES_MAX,
+        on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
         """`opened` is told each region, for whoever closes the engine."""
         self.name = checked_wal_name(name)
+        if clean_every is not None and not clean_every > 0:
+            raise InvalidInput(f"clean_every is {clean_every} s: it must be more than 0, or None to clean by hand")
+        if region_bytes_max < 1:
+            raise InvalidInput(f"region_bytes_max is {region_bytes_max}: it must be at least 1")
+        self._clean_every = clean_every
+        self._region_bytes_max = region_bytes_max
+        self._on_flush_needed = on_flush_needed
         self._engine = engine
         self._timeout = timeout
         self._read_only = read_only
@@ -112,14 +142,34 @@ class Wal:
             await self._make(topic, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
         check_topic(info)
-        log = self._engine.log(topic, 0, timeout=self._timeout)
-        data = DataLog(log, id, f"{socket.gethostname()}:{os.getpid()}")
-        await data.begin()
+        if not self._read_only:
+            await self._check_meta_topic(id, timeout)
+        data = DataLog(self._engine.log(topic, 0, timeout=self._timeout), id, f"{socket.gethostname()}:{os.getpid()}")
+        meta = MetaLog(self._engine.log(meta_topic(self.name, id), 0, timeout=self._timeout), id)
         if self._read_only:
-            await data.catch_up()  # R16: reading never fences
-            return Region(data, None)
-        await data.take()
-        return Region(data, Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout))
+            return Region(data, meta, await restore(data, meta), None)  # R16: reading never fences
+        return self._owned(data, meta, info, await take_over(data, meta))
+
+    def _owned(self, data: DataLog, meta: MetaLog, info: TopicInfo, lost: dict[int, range]) -> Region:
+        writer = Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout)
+        keeper = Keeper(data, meta, writer, self._timeout, due=meta.cut or bool(lost))
+        cleaner = Cleaner(data, keeper)
+        owning = Owning(writer, keeper, cleaner)
+        region = Region(data, meta, lost, owning)
+        if self._clean_every is not None:
+            ask = self._on_flush_needed
+            flush = None if ask is None else lambda tables: ask(region, tables)
+            name = f"region {region.id} in {data.log.name}"
+            owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush)
+        return region
+
+    async def _check_meta_topic(self, id: int, timeout: float) -> None:
+        topic = meta_topic(self.name, id)
+        try:
+            check_topic(await self._engine.topic(topic, timeout=timeout))
+        except NotFound:
+            _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
+            await self._make(topic, timeout)
 
     async def _make(self, topic: str, timeout: float) -> None:
         await self._engine.create_topic(

@@ -54,10 +54,11 @@ class Write:
 class _Group:
     """Writes that are one append; `offsets` once it has come back with some."""
 
-    __slots__ = ("offsets", "settled", "writes")
+    __slots__ = ("offsets", "settled", "size", "writes")
 
     def __init__(self, writes: list[Write]) -> None:
         self.writes = writes
+        self.size = sum(write.size for write in writes)
         self.settled = False
         self.offsets: Sequence[int] | None = None
 
@@ -136,6 +137,14 @@ class Writer:
         self._queue.append(write)
         self._flush_soon()
         return write
+
+    def has_given(self, table: int) -> bool:
+        """Whether a write of the table, in this opening, has got a number."""
+        return table in self._next
+
+    def last_given(self, table: int) -> int:
+        """The last sequence number that a write of the table has, also of one that is under way."""
+        return (self._next.get(table) or self._data.state.next_sequence(table)) - 1
 
     async def close(self) -> None:
         """No more writes; returns when those under way are decided."""
@@ -242,6 +251,7 @@ class Writer:
                 counts = state.apply_write(offset, write.owner, write.logs, write.table, write.first, write.count)
                 assert counts, "own records that follow each other count"
                 self._done(write)
+            self._data.grew(len(group.writes), group.size)
 
     def _done(self, write: Write, error: CordwoodError | None = None) -> None:
         self._pending_bytes -= write.size

@@ -19,6 +19,7 @@ TWINS: dict[object, object] = {
     client.Connecting: sync.Client,
     wal.Opening: sync.Region,
     wal.Apply: sync.wal.Apply,
+    wal.OnFlushNeeded | None: sync.wal.OnFlushNeeded | None,
     **dict(PAIRS),
 }
 DUNDERS = {

@@ -52,7 +52,7 @@ def test_a_mapping_stays_small_its_first_entry_exact_and_every_entry_true() -> N
 
 
 def test_r15_a_table_of_which_a_cut_log_tells_nothing_begins_above_the_running_count() -> None:
-    state = RegionState(100, Fence(start=100))
+    state = RegionState(100, Fence(start=100), forgetful=True)
     state.apply_write(100, 57, 1000, 42, 900, 3)
     assert state.next_sequence(42) == 903
     assert state.next_sequence(43) == 1004

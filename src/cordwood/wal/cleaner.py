@@ -1,0 +1,58 @@
+"""Cleaning a region: snapshot, decide, make the snapshot durable, trim. In this order, so that a crash between any two
+leaves a region that knows what it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.wal.data_log import DataLog
+from cordwood.wal.keeper import Keeper
+
+_LOGGER = logging.getLogger("cordwood")
+
+
+class Cleaner:
+    """Cleans one region that this process owns."""
+
+    def __init__(self, data: DataLog, keeper: Keeper) -> None:
+        self.pruned_to = data.start
+        """What lies before it in the data log is not needed, which a durable snapshot says."""
+        self.trimmed_to = data.start
+        """What lies before it is gone; less than `pruned_to` where the log refused to trim."""
+        self.refused: CordwoodError | None = None
+        """Why the data log was not trimmed, if it was not."""
+        self._data = data
+        self._keeper = keeper
+        self._turn = asyncio.Lock()
+
+    async def clean(self, timeout: float | None = None) -> None:
+        """Trim what no table needs. There may be nothing to do."""
+        async with self._turn:
+            self._keeper.check_owner()
+            if self._data.state.trim_target > self.pruned_to:
+                # R12: the snapshot counts, so no newer owner has read the meta log without it.
+                self.pruned_to = (await self._keeper.snapshot(timeout)).trim_target
+            if self.pruned_to > self.trimmed_to:
+                await self._trim(timeout)
+
+    async def _trim(self, timeout: float | None) -> None:
+        try:
+            await self._data.log.trim(self.pruned_to, timeout=timeout)
+        except (Unavailable, InvalidInput) as error:
+            # Everything reads from the pruned place on: all that is lost is space.
+            if self.refused is None:
+                _LOGGER.warning("%s: is not trimmed before %d: %s", self._data.log.name, self.pruned_to, error)
+            self.refused = error
+        else:
+            self.refused = None
+            self.trimmed_to = self.pruned_to
+
+    def holding_back(self, bytes_max: int) -> list[int]:
+        """The tables whose live logs make the region larger than `bytes_max`, the oldest first."""
+        state = self._data.state
+        if state.bytes_from(state.trim_target) <= bytes_max:
+            return []
+        needed = state.offset_of_last(bytes_max)
+        return [table for offset, table in state.holders() if offset < needed]

@@ -1,0 +1,250 @@
+"""The way of marks and snapshots: one task appends them to the meta log, in the order of the state.
+
+A mark is applied to the state when it is durable, and a snapshot is made of the state by the same task. So a snapshot
+holds every mark that stands before it, and what stands before it can be trimmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from copy import copy
+from typing import Final, NamedTuple, TypeVar
+
+from cordwood.errors import CordwoodError, Fenced, Timeout, Unavailable
+from cordwood.wal.data_log import DataLog
+from cordwood.wal.meta_codec import Marks, MetaRecord
+from cordwood.wal.meta_log import MetaLog
+from cordwood.wal.snapshot import parts_of
+from cordwood.wal.writer import Writer
+
+SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
+SNAPSHOT_WRITES: Final = 10_000
+SNAPSHOT_MARKS: Final = 10_000
+"""R14: a snapshot is due after so many bytes, writes or marks: an open never reads more than that."""
+TABLES_PER_DROP: Final = 64
+"""A drop makes a snapshot due too; in a region of many tables, every so many drops as pay for it."""
+MARKS_MAX: Final = 20_000
+"""Marks in one record: 340 KB."""
+ATTEMPTS_MAX: Final = 3
+PAUSE_SECONDS: Final = 0.05
+RETRY_SECONDS: Final = 5.0
+"""A snapshot that was due and failed is tried again after this time, at the next write or mark."""
+
+_LOGGER = logging.getLogger("cordwood")
+
+T = TypeVar("T")
+
+
+class Mark(NamedTuple):
+    table: int
+    through: int
+    dropped: bool
+    future: asyncio.Future[None]
+
+
+class Snapshotted(NamedTuple):
+    """A snapshot that is durable, and that counts."""
+
+    high_watermark: int
+    trim_target: int
+
+
+class Keeper:
+    """The meta log of a region that this process owns."""
+
+    def __init__(self, data: DataLog, meta: MetaLog, writer: Writer, timeout: float, *, due: bool) -> None:
+        """`due`: the meta log lacks something, which a snapshot makes good."""
+        self.failure: CordwoodError | None = None
+        """Why the last snapshot failed, or why the meta log could not be trimmed; None once it went well."""
+        self._data = data
+        self._meta = meta
+        self._writer = writer
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._marks: list[Mark] = []
+        self._snapshots: list[asyncio.Future[Snapshotted]] = []
+        self._due = due
+        self._not_before = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+        # What the last snapshot has seen; of one that an earlier owner made, as far as it was found.
+        found = meta.fold.snapshot
+        self._snapshot_writes = found[0].writes if found else 0
+        self._snapshot_bytes = found[0].bytes if found else 0
+        self._marks_since = len(meta.fold.marks)
+        meta.forget()
+        data.growth = self._look_whether_due
+        self._look_whether_due()
+        if due:
+            self._run_soon()
+
+    async def mark(self, table: int, through: int, *, dropped: bool, timeout: float | None) -> None:
+        """Make it durable, then apply it."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._marks.append(Mark(table, through, dropped, future))
+        self._run_soon()
+        await self._in_time(future, timeout, f"a mark of table {table}")
+
+    async def snapshot(self, timeout: float | None) -> Snapshotted:
+        """Write one of the state as it is when its turn comes."""
+        future: asyncio.Future[Snapshotted] = self._loop.create_future()
+        self._snapshots.append(future)
+        self._run_soon()
+        return await self._in_time(future, timeout, "a snapshot")
+
+    async def close(self) -> None:
+        """After the writer: leave a snapshot of what is new, so that the next open has nothing to read."""
+        if asyncio.get_running_loop() is not self._loop:
+            return
+        self._data.growth = lambda: None
+        if self._writer.fenced is None and (
+            self._marks or self._marks_since or self._data.state.next_offset != self._meta.snapshot_offset
+        ):
+            self._due = True
+            self._run_soon()
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    def _look_whether_due(self) -> None:
+        state = self._data.state
+        if (
+            state.writes - self._snapshot_writes >= SNAPSHOT_WRITES
+            or state.bytes - self._snapshot_bytes >= SNAPSHOT_BYTES
+            or self._marks_since >= SNAPSHOT_MARKS
+        ) and self._loop.time() >= self._not_before:
+            self._due = True
+            self._run_soon()
+
+    def _run_soon(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._run(), name="cordwood-keeper")
+
+    async def _run(self) -> None:
+        try:
+            while self._marks or self._snapshots or self._due:
+                await (self._append_marks() if self._marks else self._append_snapshot())
+        finally:
+            self._task = None
+
+    async def _append_marks(self) -> None:
+        marks, self._marks = self._marks[:MARKS_MAX], self._marks[MARKS_MAX:]
+        columns = ([m.table for m in marks], [m.through for m in marks], [m.dropped for m in marks])
+        try:
+            self.check_owner()
+            await self._append(Marks(self._data.owner, *columns))
+        except Exception as failed:
+            error = self._cordwood_error(failed)
+            for mark in marks:
+                _fail(mark.future, error)
+            return
+        state = self._data.state
+        for mark in marks:
+            state.mark(mark.table, mark.through, dropped=mark.dropped)
+            if not mark.future.done():
+                mark.future.set_result(None)
+        self._marks_since += len(marks)
+        if any(mark.dropped for mark in marks) and self._marks_since * TABLES_PER_DROP >= len(state.table_states):
+            self._due = True
+        self._look_whether_due()
+
+    async def _append_snapshot(self) -> None:
+        waiting, self._snapshots = self._snapshots, []
+        self._due = False
+        try:
+            done = await self._snapshot()
+        except Exception as failed:
+            self.failure = error = self._cordwood_error(failed)
+            self._not_before = self._loop.time() + RETRY_SECONDS
+            for future in waiting:
+                _fail(future, error)
+            if not waiting and not isinstance(error, Fenced):
+                _LOGGER.warning("region %d in %s: a snapshot failed: %s", self._data.region, self._meta.log.name, error)
+            return
+        for future in waiting:
+            if not future.done():
+                future.set_result(done)
+
+    async def _snapshot(self) -> Snapshotted:
+        self.check_owner()
+        state = self._data.state
+        self._number += 1
+        parts = parts_of(state, self._data.owner, self._number)
+        done = Snapshotted(parts[0].high_watermark, parts[0].trim_target)
+        seen = state.writes, state.bytes
+        first, *_ = [await self._append(part) for part in parts]
+        self._snapshot_writes, self._snapshot_bytes = seen
+        self._meta.snapshot_offset = done.high_watermark
+        self._marks_since = 0
+        self.failure = None
+        await self._trim(first)
+        return done
+
+    async def _trim(self, before: int) -> None:
+        """R14: what stands before a complete snapshot that counts is in it."""
+        try:
+            await self._meta.log.trim(before)
+        except CordwoodError as error:
+            self.failure = error  # it is longer than it must be: no more than that
+
+    async def _append(self, record: MetaRecord) -> int:
+        """Append it until it is there. Twice is no harm: marks fold by maximum, parts of a snapshot by number."""
+        unknown = False
+        failed: CordwoodError | None = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                for attempt in range(ATTEMPTS_MAX):
+                    if attempt:
+                        await asyncio.sleep(PAUSE_SECONDS)
+                    self.check_owner()
+                    try:
+                        return await self._meta.append(record)
+                    except Fenced:
+                        raise
+                    except CordwoodError as error:
+                        failed = error
+                        unknown = unknown or error.outcome != "not_written"
+        except TimeoutError as error:
+            if isinstance(error, CordwoodError):
+                raise
+            unknown = True
+            failed = Timeout(f"{self._meta.log.name}: an append took more than {self._timeout} s")
+        except Fenced as error:
+            self._writer.fenced = self._writer.fenced or error
+            failed = error
+        assert failed is not None
+        own = copy(failed)
+        own.outcome = "unknown" if unknown else "not_written"
+        raise own from failed
+
+    def check_owner(self) -> None:
+        """Whoever is fenced appends nothing more."""
+        if self._writer.fenced is not None:
+            raise self._writer.fenced
+        self._data.check_owner()
+
+    def _cordwood_error(self, error: Exception) -> CordwoodError:
+        if isinstance(error, CordwoodError):
+            return error
+        found = Unavailable(f"{self._meta.log.name}: an append failed: {error!r}", outcome="unknown")
+        found.__cause__ = error
+        return found
+
+    async def _in_time(self, future: asyncio.Future[T], timeout: float | None, what: str) -> T:
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            if isinstance(error, CordwoodError):
+                raise
+            raise Timeout(
+                f"region {self._data.region}: {what} took more than {timeout} s: it may become durable",
+                outcome="unknown",
+            ) from error
+
+
+def _fail(future: asyncio.Future[T], error: CordwoodError) -> None:
+    if not future.done():
+        own = copy(error)  # each caller raises its own: a shared one would collect everybody's tracebacks
+        own.__cause__ = error.__cause__ or error
+        future.set_exception(own)

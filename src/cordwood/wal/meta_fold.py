@@ -1,0 +1,70 @@
+"""What the records of a meta log come to: who owns it, all marks, and the last snapshot. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cordwood.wal.codec import NOBODY
+from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart
+from cordwood.wal.state import RegionState
+
+
+@dataclass(slots=True)
+class MetaFold:
+    """Fed with the records of a meta log in their order, from the first one that is kept."""
+
+    owner: int = NOBODY
+    """The highest owner's id so far."""
+    who: str = "somebody"
+    marks: dict[int, int] = field(default_factory=dict)
+    """All marks, whatever snapshot they stand before: they fold by maximum, so none can be wrong."""
+    drops: dict[int, int] = field(default_factory=dict)
+    snapshot: list[SnapshotPart] | None = None
+    """The complete one with the highest watermark, of several the last."""
+    _parts: dict[tuple[int, int], dict[int, SnapshotPart]] = field(default_factory=dict)
+
+    def take(self, record: MetaRecord) -> bool:
+        """Take in the next record; whether it counts."""
+        # R12: an owner's id is an offset of the data log, so the higher one is the later one, wherever they meet.
+        if record.owner < self.owner:
+            return False
+        if record.owner > self.owner:
+            self.owner = record.owner
+            self.who = "somebody"
+            self._parts.clear()  # what an earlier owner has begun can't become complete any more
+        if isinstance(record, MetaOwner):
+            self.who = record.who
+        elif isinstance(record, Marks):
+            for table, through, dropped in zip(record.tables, record.through, record.dropped, strict=True):
+                self.marks[table] = max(through, self.marks.get(table, 0))
+                if dropped:
+                    self.drops[table] = max(through, self.drops.get(table, 0))
+        else:
+            self._take_part(record)
+        return True
+
+    def _take_part(self, record: SnapshotPart) -> None:
+        key = record.owner, record.number
+        parts = self._parts.setdefault(key, {})
+        parts[record.part] = record
+        if len(parts) < record.parts:
+            return  # R14: only a complete set counts
+        del self._parts[key]
+        # R13: the one that has seen most; none may go back behind what is known already.
+        if self.snapshot is None or record.high_watermark >= self.snapshot[0].high_watermark:
+            self.snapshot = [parts[part] for part in sorted(parts)]
+
+    def mark(self, state: RegionState) -> None:
+        """Fold all marks into a state, those of the snapshot too: it may be newer than the one that the state is of."""
+        for table, through in self.marks.items():
+            state.mark(table, through)
+        for table, through in self.drops.items():
+            state.mark(table, through, dropped=True)
+        for part in self.snapshot or ():
+            for table, next_, through, high in zip(
+                part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, strict=True
+            ):
+                if high == DROPPED:
+                    state.mark(table, next_ - 1, dropped=True)
+                elif through:
+                    state.mark(table, through)

@@ -1,0 +1,79 @@
+"""Cleaning a region in the background: every so often, and whatever becomes of a round or of other regions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from cordwood.errors import CordwoodError, Fenced, Unavailable
+from cordwood.wal.cleaner import Cleaner
+
+TABLES_SHOWN_MAX: Final = 20
+
+Flush: TypeAlias = Callable[[list[int]], Awaitable[None]]
+"""Asks for the tables to be flushed and marked."""
+
+_LOGGER = logging.getLogger("cordwood")
+
+
+class Rounds:
+    """A task of one region: it cleans, and where the region is too large asks for tables to be flushed."""
+
+    def __init__(self, cleaner: Cleaner, name: str, every: float, bytes_max: int, flush: Flush | None) -> None:
+        self.failure: CordwoodError | None = None
+        """Why the last round failed; None: it did not."""
+        self._cleaner = cleaner
+        self._name = name
+        self._every = every
+        self._bytes_max = bytes_max
+        self._flush = flush
+        self._warned_of: list[int] = []
+        self._task = asyncio.create_task(self._run(), name="cordwood-clean")
+
+    async def close(self) -> None:
+        """No more rounds; one that runs is broken off."""
+        loop = self._task.get_loop()
+        if loop is not asyncio.get_running_loop():
+            with suppress(RuntimeError):  # that loop is closed, and the task with it
+                loop.call_soon_threadsafe(self._task.cancel)
+            return
+        self._task.cancel()
+        if self._task is not asyncio.current_task():  # `flush` may close the region
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while not isinstance(self.failure, Fenced):
+            await asyncio.sleep(self._every)
+            try:
+                await self._round()
+                self.failure = None
+            except Exception as error:
+                self.failure = self._noted(error)
+
+    async def _round(self) -> None:
+        await self._cleaner.clean()
+        tables = self._cleaner.holding_back(self._bytes_max)
+        if tables and self._flush is not None:
+            await self._flush(tables)
+            await self._cleaner.clean()
+        elif tables and tables != self._warned_of:
+            shown = ", ".join(map(str, tables[:TABLES_SHOWN_MAX]))
+            _LOGGER.warning(
+                "%s is larger than %d bytes: %d tables hold it back: mark what they have flushed: %s",
+                self._name, self._bytes_max, len(tables), shown,
+            )  # fmt: skip
+        self._warned_of = tables
+
+    def _noted(self, error: Exception) -> CordwoodError:
+        if not isinstance(error, CordwoodError):
+            found = Unavailable(f"{self._name}: on_flush_needed raised {error!r}")
+            found.__cause__ = error
+            error = found
+        if not isinstance(error, Fenced):  # its next write says so
+            _LOGGER.warning(
+                "%s: a round of cleaning failed, the next one is in %g s: %s", self._name, self._every, error
+            )
+        return error

@@ -1,0 +1,108 @@
+"""What the records of a meta log come to: the histories of R12, R13 and R14, without a log."""
+
+import pytest
+
+from cordwood.wal import snapshot
+from cordwood.wal.codec import NOBODY, OwnerRecord
+from cordwood.wal.meta_codec import Marks, MetaOwner, SnapshotPart
+from cordwood.wal.meta_fold import MetaFold
+from cordwood.wal.snapshot import parts_of, state_of
+from cordwood.wal.state import RegionState
+
+
+def state_with(tables: int, writes: int) -> RegionState:
+    state = RegionState()
+    state.apply(0, OwnerRecord(NOBODY, 0, 1, "somebody"))
+    for write in range(writes):
+        table = write % tables
+        state.apply_write(1 + write, 0, 2 * write, table, 1 + 2 * (write // tables), 2)
+        state.grew(1, 100)
+    return state
+
+
+def snapshot_at(high_watermark: int, owner: int = 0, number: int = 1) -> SnapshotPart:
+    (part,) = parts_of(state_with(2, high_watermark - 1), owner, number)
+    assert part.high_watermark == high_watermark
+    return part
+
+
+def test_r12_the_highest_owner_wins_and_a_lower_one_that_arrives_later_is_void() -> None:
+    fold = MetaFold()
+    assert fold.take(MetaOwner(20, 1, "new:2"))
+    assert not fold.take(MetaOwner(10, 2, "old:1"))
+    assert not fold.take(Marks(10, [42], [9], [0]))
+    assert not fold.take(snapshot_at(9, owner=10))
+    assert fold.take(Marks(20, [42], [3], [0]))
+    assert (fold.owner, fold.who, fold.marks, fold.snapshot) == (20, "new:2", {42: 3}, None)
+
+
+def test_r13_the_snapshot_with_the_highest_watermark_is_taken_whenever_it_arrives() -> None:
+    fold = MetaFold()
+    late = snapshot_at(5, number=1)
+    assert fold.take(snapshot_at(9, number=2))
+    assert fold.take(late)
+    assert fold.snapshot == [snapshot_at(9, number=2)]
+    fold.take(snapshot_at(9, number=3))
+    assert fold.snapshot is not None
+    assert fold.snapshot[0].number == 3, "of equal ones the later: it has seen more marks"
+
+
+def test_marks_fold_by_maximum_in_every_order_and_however_often() -> None:
+    marks = [Marks(0, [1, 0], [3, 2], [0, 0]), Marks(0, [1], [4], [1]), Marks(0, [1], [1], [0])]
+    states = []
+    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2, 1, 0)):
+        fold = MetaFold()
+        for each in order:
+            fold.take(marks[each])
+        state = state_with(2, 6)
+        fold.mark(state)
+        states.append(state)
+    assert states[0].tables() == states[1].tables() == states[2].tables()
+    assert states[0].tables()[1].deleted_through == 4
+
+
+def test_r14_only_a_complete_set_of_parts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 200)
+    state = state_with(10, 40)
+    parts = parts_of(state, 0, 1)
+    assert len(parts) > 3
+    assert {part.parts for part in parts} == {len(parts)}
+    for missing in range(len(parts)):
+        fold = MetaFold()
+        for part in parts[:missing] + parts[missing + 1 :]:
+            fold.take(part)
+        assert fold.snapshot is None
+        fold.take(parts[missing]._replace(number=2))
+        assert fold.snapshot is None, "a part of another snapshot"
+        fold.take(parts[missing])
+        assert fold.snapshot == parts, "in whatever order they arrive"
+    fold = MetaFold()
+    for part in parts[1:]:
+        fold.take(part)
+    fold.take(MetaOwner(50, 1, "new:1"))
+    fold.take(parts[0])
+    assert fold.snapshot is None, "its owner was fenced before it was complete"
+
+
+def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
+    state = state_with(5, 1000)
+    state.mark(0, 100)
+    state.mark(1, 399)
+    state.mark(2, 400)
+    state.mark(3, 400, dropped=True)
+    parts = parts_of(state, 0, 1)
+    again = state_of(parts)
+    assert again.tables() == state.tables()
+    assert list(again.tables()) == [0, 1, 2, 4]
+    for name in ("next_offset", "forgetful", "writes", "bytes", "positions", "deleted", "trim_target"):
+        assert getattr(again, name) == getattr(state, name), name
+    assert (again.fence.owner, again.fence.logs) == (state.fence.owner, state.fence.logs)
+    for table in range(6):
+        assert again.next_sequence(table) == state.next_sequence(table)
+    # And it goes on as the one that was not stored does.
+    for each in (state, again):
+        for write in range(500):
+            each.apply_write(2000 + write, 0, 2000 + write, 4, 401 + write, 1)
+            each.grew(1, 10)
+    assert again.tables() == state.tables()
+    assert again.positions == state.positions

@@ -1,0 +1,394 @@
+"""Cleaning: snapshot, decide, sync the snapshot, trim; in the background, by size, and against a log that refuses."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cordwood import Client, Fenced, InvalidInput, Region, TableLogs, Trimmed, Unavailable
+from cordwood.wal.meta_codec import SnapshotPart
+from cordwood.wal.rounds import Rounds
+from tests.wal.contents import by_table, taken
+from tests.wal.faulty import FaultyEngine, FaultyLog
+from tests.wal.test_snapshots import meta_records, snapshots
+
+
+class Watch:
+    """Sees every round of cleaning end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._ended = asyncio.Event()
+        original = Rounds._round
+
+        async def round_(rounds: Rounds) -> None:
+            try:
+                await original(rounds)
+            finally:
+                self._ended.set()
+
+        monkeypatch.setattr(Rounds, "_round", round_)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self.another()
+
+    async def another(self) -> None:
+        self._ended.clear()
+        await self._ended.wait()
+
+
+@pytest.fixture
+async def rounds(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+async def bounds(cw: Client) -> tuple[int, int]:
+    return await cw.log("metrics_data_7").bounds()
+
+
+async def numbers(region: Region) -> dict[int, list[int]]:
+    return {table: list(logs) for table, logs in (await by_table(region)).items()}
+
+
+async def test_what_no_table_needs_is_trimmed_and_what_one_needs_is_not(cw: Client) -> None:
+    region = await cw.wal("metrics").region(7)
+    await region.write_many({42: [b"a"], 43: [b"b"]})
+    await region.write_many({42: [b"c"], 43: [b"d"]})
+    start = (await bounds(cw))[0]
+    await region.clean()
+    oldest = min(meta.mapping[1] for meta in region.tables().values())
+    assert (await bounds(cw))[0] == oldest, "the owner's record before the first write goes"
+    await region.mark_deleted(42, through=2)
+    await region.clean()
+    assert (await bounds(cw))[0] == region.tables()[43].mapping[1] > start
+    assert await numbers(region) == {43: [1, 2]}
+    stats = region.stats()
+    assert (stats.oldest_offset, stats.held_by) == (region.tables()[43].mapping[1], 43)
+    assert stats.trimmed_to == stats.pruned_to == stats.oldest_offset
+    assert stats.trim_refused is None
+
+
+async def test_r15_when_all_is_deleted_all_but_the_last_record_goes_and_numbers_go_on(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 2})
+        await region.mark_deleted(42, through=3)
+        await region.drop_table(43)
+        await region.clean()
+        start, stop = await bounds(cw)
+        assert start == stop - 1
+        assert await taken(region.replay()) == []
+        assert (region.stats().oldest_offset, region.stats().held_by, region.stats().bytes) == (None, None, 0)
+        assert await region.write_many({42: [b"c"], 43: [b"d"]}) == {42: range(4, 5), 43: range(3, 4)}
+        assert await numbers(region) == {42: [4], 43: [3]}
+    async with cw.wal("metrics").region(7) as region:
+        assert await numbers(region) == {42: [4], 43: [3]}
+
+
+async def test_a_clean_with_nothing_to_do_writes_nothing(cw: Client) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(42, [b"a"])
+        await region.mark_deleted(42, through=1)
+        await region.clean()
+        before = await cw.log("metrics_meta_7").bounds()
+        await region.clean()
+        await region.clean()
+        assert await cw.log("metrics_meta_7").bounds() == before
+
+
+async def test_a_fully_cleaned_region_opens_at_once(cw: Client) -> None:
+    # HoraeDB #1061: the opening of a region whose logs were all flushed waited for ever.
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(42, [b"a"])
+        await region.drop_table(42)
+        await region.clean()
+    async with asyncio.timeout(30), cw.wal("metrics").region(7) as region:
+        assert region.tables() == {}
+
+
+@pytest.mark.parametrize("point", ["before the snapshot", "after the snapshot", "after the trim"])
+async def test_a_crash_at_any_point_of_a_clean_loses_nothing(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    # HoraeDB #643: logs were trimmed before the snapshot that says so was durable.
+    class Crash(Exception):
+        pass
+
+    region = await FaultyEngine(cw, 0, 0, part="_").wal("metrics").region(7)
+    await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    await region.mark_deleted(42, through=3)
+    own = region._owner()
+    if point == "before the snapshot":
+        monkeypatch.setattr(own.keeper, "snapshot", failing(Crash))
+    elif point == "after the snapshot":
+        monkeypatch.setattr(own.cleaner, "_trim", failing(Crash))
+    trimmed = region._data.log.trim
+    order: list[str] = []
+
+    async def noted(before: int, **settings: Any) -> None:
+        (found,) = await snapshots(cw)
+        assert found.trim_target == before, "the snapshot that says so is there"
+        order.append("trim")
+        await trimmed(before, **settings)
+
+    monkeypatch.setattr(region._data.log, "trim", noted)
+    if point == "after the trim":
+        await region.clean()
+        assert order == ["trim"]
+    else:
+        with pytest.raises(Crash):
+            await region.clean()
+    async with cw.wal("metrics").region(7) as again:  # the first one is never closed
+        assert await numbers(again) == {43: [1, 2, 3]}
+        assert again.stats().lost == {}
+        assert again.tables()[42].next_sequence == 4
+
+
+def failing(kind: type[Exception]) -> Any:
+    async def fail(*arguments: Any, **settings: Any) -> None:
+        raise kind
+
+    return fail
+
+
+async def test_r12_a_zombie_trims_nothing_that_the_newer_owner_needs(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GreptimeDB #6500: pruning races with the opening of a region.
+    old = await cw.wal("metrics").region(7)
+    await old.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    await old.mark_deleted(42, through=3)
+    paused, go_on = asyncio.Event(), asyncio.Event()
+    trim = old._owner().cleaner._trim
+
+    async def slow(timeout: float | None) -> None:
+        paused.set()
+        await go_on.wait()
+        await trim(timeout)
+
+    monkeypatch.setattr(old._owner().cleaner, "_trim", slow)
+    cleaning = asyncio.create_task(old.clean())
+    await paused.wait()  # its snapshot is durable, its trim is to come
+    new = await cw.wal("metrics").region(7)
+    await new.write(42, [b"c"])
+    expected = {42: [4], 43: [1, 2, 3]}
+    assert await numbers(new) == expected
+    go_on.set()
+    await cleaning
+    assert await numbers(new) == expected
+    assert await numbers(await cw.wal("metrics").region(7)) == expected
+    with pytest.raises(Fenced):
+        await old.clean()
+        await old.mark_deleted(43, through=3)
+
+
+async def test_r16_a_reader_goes_on_when_what_it_was_to_read_is_deleted_and_trimmed(cw: Client) -> None:
+    # HoraeDB: a mark during a scan "may lead to an error".
+    region = await cw.wal("metrics").region(7)
+    for n in range(50):
+        await region.write_many({42: [b"%d" % n], 43: [b"x" * 100_000]})
+    reader = region.replay()
+    first = await anext(reader)
+    assert (first.table, first.sequences) == (42, range(1, 2))
+    await region.mark_deleted(43, through=50)
+    await region.mark_deleted(42, through=40)
+    await region.clean()
+    rest = await taken(reader)
+    left = [n for table, ns, _ in rest if table == 42 for n in ns]
+    assert left[-10:] == [*range(41, 51)]
+    assert left == sorted(set(left))
+    fresh = region.replay()
+    assert [(t, list(ns)) for t, ns, _ in await taken(fresh)] == [(42, [n]) for n in range(41, 51)]
+
+
+async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_trimmed(cw: Client) -> None:
+    old = await cw.wal("metrics").region(7)
+    await old.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    new = await cw.wal("metrics").region(7)
+    await new.mark_deleted(42, through=3)
+    await new.mark_deleted(43, through=2)
+    await new.write(44, [b"c"])
+    await new.clean()
+    # The earlier owner reads, as everybody may. What it knows lies before the start of the log now.
+    oldest = old.stats().oldest_offset
+    assert oldest is not None
+    assert oldest < (await bounds(cw))[0]
+    assert await numbers(old) == {43: [3], 44: [1]}
+    got: list[tuple[int, range]] = []
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        got.append((table, logs.sequences))
+
+    await old.recover(apply)
+    assert sorted(got) == [(43, range(3, 4)), (44, range(1, 2))]
+
+
+async def test_r16_a_trim_beyond_the_target_is_a_loss_and_a_reader_says_so(cw: Client) -> None:
+    region = await cw.wal("metrics").region(7)
+    await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    await region.snapshot()
+    await cw.log("metrics_data_7").trim(before=(await bounds(cw))[1] - 1)
+    with pytest.raises(Trimmed):
+        await taken(region.replay())
+
+
+async def test_an_open_that_the_cleaner_overtakes_starts_over(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GreptimeDB #6500, the other way round: trimmed between the opening's look at the meta log and its reading.
+    owner = await cw.wal("metrics").region(7)
+    await owner.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    engine = FaultyEngine(cw, 0, 0)
+    bounds_of = FaultyLog.bounds
+    looked = 0
+
+    async def overtaken(self: FaultyLog, **settings: Any) -> tuple[int, int]:
+        nonlocal looked
+        found = await bounds_of(self, **settings)
+        looked += 1
+        if looked == 1:
+            await owner.mark_deleted(42, through=3)
+            await owner.drop_table(43)
+            await owner.write(44, [b"c"])
+            await owner.clean()
+        return found
+
+    monkeypatch.setattr(FaultyLog, "bounds", overtaken)
+    new = await engine.wal("metrics").region(7)
+    assert looked > 1
+    assert await numbers(new) == {44: [1]}
+    assert new.stats().lost == {}
+    assert list(new.tables()) == [42, 44]
+
+
+@pytest.mark.parametrize("error", [Unavailable("DeleteRecords is disabled"), InvalidInput("policy")])
+async def test_where_the_log_refuses_to_trim_the_region_is_pruned_all_the_same(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    # GreptimeDB #8259: brokers that know no DeleteRecords.
+    async def refuse(self: FaultyLog, before: int, **settings: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(FaultyLog, "trim", refuse)
+    region = await FaultyEngine(cw, 0, 0, part="_").wal("metrics").region(7)
+    await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    await region.mark_deleted(42, through=3)
+    for _ in range(3):
+        await region.clean()
+        await region.write(43, [b"c"])
+    stats = region.stats()
+    assert stats.trim_refused is error
+    assert stats.trimmed_to < stats.pruned_to == region.tables()[43].mapping[1]
+    assert (await bounds(cw))[0] == stats.trimmed_to == 0
+    await region.close()
+    again = await FaultyEngine(cw, 0, 0, part="_").wal("metrics").region(7)
+    assert await numbers(again) == {43: [*range(1, 7)]}
+    monkeypatch.undo()
+    async with cw.wal("metrics").region(7) as again:
+        await again.clean()
+        assert again.stats().trim_refused is None
+        assert (await bounds(cw))[0] == again.tables()[43].mapping[1]
+
+
+async def test_regions_are_cleaned_in_the_background_and_a_failing_one_stops_no_other(
+    cw: Client, rounds: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wal = cw.wal("metrics", clean_every=0.01)
+    failing_one, well = await wal.region(6), await wal.region(7)
+    cleaning = failing_one._owner().cleaner.clean
+    monkeypatch.setattr(failing_one._owner().cleaner, "clean", failing(OSError))
+    await well.write_many({42: [b"a"] * 3, 43: [b"b"]})
+    await well.mark_deleted(42, through=3)
+    await rounds.until(lambda: well.stats().trimmed_to >= well.tables()[43].mapping[1])
+    await rounds.until(lambda: failing_one.stats().failure is not None)
+    assert "region 6 in metrics_data_6/0: a round of cleaning failed" in caplog.text
+    assert well.stats().failure is None
+    monkeypatch.setattr(failing_one._owner().cleaner, "clean", cleaning)
+    await rounds.until(lambda: failing_one.stats().failure is None)
+    await wal.close()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
+
+
+async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it_is_cleaned_when_they_mark(
+    cw: Client, rounds: Watch
+) -> None:
+    # GreptimeDB #5877, #6722, HoraeDB #1038: an idle table pins the log.
+    asked: list[list[int]] = []
+    done = asyncio.Event()
+
+    async def flush(region: Region, tables: list[int]) -> None:
+        asked.append(tables)
+        for table in tables:
+            await region.mark_deleted(table, through=region.tables()[table].next_sequence - 1)
+        done.set()
+
+    wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=20_000, on_flush_needed=flush)
+    region = await wal.region(7)
+    await region.write(1, [b"idle, from the start"])
+    await region.write(2, [b"idle too"])
+    for n in range(40):
+        await region.write(3, [b"x" * 1000])
+        if n < 39:
+            await region.mark_deleted(3, through=n + 1)
+    await done.wait()
+    assert asked[0][:2] == [1, 2], "the oldest first"
+    await rounds.until(lambda: region.stats().bytes <= 20_000)
+    assert not {1, 2} & {table for _, table in region._data.state.holders()}
+    assert set((await numbers(region)).keys()) <= {3}
+    await wal.close()
+
+
+async def test_without_a_callback_the_tables_are_named_in_the_log_once(
+    cw: Client, rounds: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=100)
+    region = await wal.region(7)
+    await region.write(42, [b"x" * 1000])
+    await region.write(43, [b"x" * 1000])
+    await rounds.until(lambda: "2 tables hold it back" in caplog.text)
+    for _ in range(3):
+        await rounds.another()
+    assert caplog.text.count("2 tables hold it back") == 1
+    await wal.close()
+
+
+async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
+    cw: Client, rounds: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = 0
+
+    async def flush(region: Region, tables: list[int]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyError("no such table")
+        await region.drop_table(tables[0])
+
+    region = await cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush).region(7)
+    await region.write(42, [b"x" * 1000])
+    await rounds.until(lambda: not region.tables())
+    assert "on_flush_needed raised KeyError('no such table')" in caplog.text
+    assert calls >= 2
+    await region.close()
+
+
+async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
+    old = await cw.wal("metrics", clean_every=0.01).region(7)
+    await old.write_many({42: [b"a"], 43: [b"b"]})
+    await old.mark_deleted(42, through=1)
+    new = await cw.wal("metrics").region(7)
+    with pytest.raises(Fenced):
+        await old.write(42, [b"zombie"])
+    assert old._owning is not None
+    assert old._owning.rounds is not None
+    await old._owning.rounds._task  # it ends by itself
+    await new.close()
+    assert isinstance((await meta_records(cw))[-1], SnapshotPart)
+
+
+async def test_what_cannot_be_a_setting_is_refused(cw: Client) -> None:
+    with pytest.raises(InvalidInput, match="clean_every is 0"):
+        cw.wal("metrics", clean_every=0)
+    with pytest.raises(InvalidInput, match="region_bytes_max is 0"):
+        cw.wal("metrics", region_bytes_max=0)
+    region = await cw.wal("metrics", clean_every=None).region(7)
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
+    await region.clean()
