@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -84,20 +84,33 @@ class RegionReader:
         self._fence = fence
         self._wanted = wanted
         self._ready: deque[TableLogs] = deque()
+        self._only: Collection[int] | None = None
+        self.skipped = 0
+        """Logs that were read over because they are of no table that was asked for."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> TableLogs:
         while not self._ready:
-            if self._reader is None:
-                raise StopAsyncIteration
-            batch = await anext(self._reader)
-            if self._take(records_of(batch, self._region, self._name)):
-                await self._reader.close()
-                self._reader = None
+            await self._read_on()
             await asyncio.sleep(0)
         return self._ready.popleft()
+
+    async def batch(self, only: Collection[int] | None = None) -> Sequence[TableLogs]:
+        """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end."""
+        self._only = only
+        await self._read_on()
+        ready, self._ready = self._ready, deque()
+        return ready
+
+    async def _read_on(self) -> None:
+        if self._reader is None:
+            raise StopAsyncIteration
+        batch = await anext(self._reader)
+        if self._take(records_of(batch, self._region, self._name)):
+            await self._reader.close()
+            self._reader = None
 
     async def close(self) -> None:
         """Stop reading; twice is fine. A step that waits ends with StopAsyncIteration."""
@@ -116,20 +129,24 @@ class RegionReader:
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
-        fence, wanted, ready = self._fence, self._wanted, self._ready
+        fence, wanted, only, ready = self._fence, self._wanted, self._only, self._ready
+        whole = wanted == Wanted()
         for offset, record in records:
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
                 continue
-            count = len(record.payloads)
-            if not fence.takes_write(record.owner, record.logs, count):
+            owner, logs, table, first, count, _ = record
+            if not fence.takes_write(owner, logs, count):
                 continue
-            if wanted.table is not None and wanted.table != record.table:
+            if wanted.table is not None and wanted.table != table:
                 continue
-            if wanted.stop is not None and record.first >= wanted.stop:
+            if only is not None and table not in only:
+                self.skipped += count
+                continue
+            if wanted.stop is not None and first >= wanted.stop:
                 return True
-            sequences = range(record.first, record.first + count)
-            part = wanted.part(TableLogs(record.table, sequences, record.payloads, offset))
+            logs_of = TableLogs(table, range(first, first + count), record.payloads, offset)
+            part = logs_of if whole else wanted.part(logs_of)
             if part is not None:
                 ready.append(part)
         return False
