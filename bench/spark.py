@@ -19,7 +19,7 @@ import cordwood
 from bench.measure import Row, median, ratio, timed
 from cordwood import Batch, pipeline
 from cordwood.pipeline.source.rows import Rows
-from cordwood.pipeline.source.schema import spark_schema
+from cordwood.pipeline.source.schema import CREATE_TIME, spark_schema
 from cordwood.records import BinaryColumn, StoredBatch
 
 TOPIC = "bench"
@@ -53,7 +53,7 @@ class CeilingReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         values = BinaryColumn.of([os.urandom(1024) for _ in range(_BATCH_RECORDS)])
         frame = StoredBatch.from_columns(range(_BATCH_RECORDS), values, timestamps=1)
-        (batch,) = Rows("bench", 0, False).batches([frame])
+        (batch,) = Rows("bench", 0, False).batches([(frame, CREATE_TIME)])
         for _ in range(_BATCHES // _TASKS):
             yield batch
 

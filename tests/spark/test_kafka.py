@@ -13,6 +13,7 @@ from cordwood import Batch, pipeline
 from cordwood.pipeline.source.kafka import by_offsets
 from cordwood.pipeline.source.logs import Task
 from cordwood.testing.kafka import Broker
+from tests.kafka import bare
 from tests.spark.conftest import plan
 from tests.spark.queries import Place
 from tests.spark.side_by_side import ours, rows, theirs
@@ -53,6 +54,18 @@ def test_the_rows_are_those_of_sparks_own_kafka_source(
     found, wanted = rows(mine), rows(own)
     assert len(found) == 2 * RECORDS
     assert found == wanted
+
+
+def test_times_of_the_broker_are_told_from_those_of_who_appended(
+    spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, topic: str
+) -> None:
+    client.create_topic(topic)
+    for kind in ("CreateTime", "LogAppendTime", "CreateTime"):
+        bare.configure(kafka.bootstrap, topic, {"message.timestamp.type": kind})
+        client.log(topic).append(Batch.of([kind.encode()] * 3, timestamps=[1_700_000_000_000] * 3))
+    found = rows(ours(spark, kafka, subscribe=topic))
+    assert [row.timestampType for row in found] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert found == rows(theirs(spark, kafka, subscribe=topic))
 
 
 def test_a_range_by_offsets_or_time_holds_the_same_rows(spark: SparkSession, kafka: Broker, written: str) -> None:

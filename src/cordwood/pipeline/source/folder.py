@@ -7,6 +7,7 @@ anew is seen as what it is.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 from cordwood.errors import CordwoodError, NotFound, Trimmed, Unavailable
@@ -15,6 +16,7 @@ from cordwood.log.native.stream.cursor import LogCursor, Source, View, offset_at
 from cordwood.records import StoredBatch
 
 from .logs import Bounds, LogName, Task, Topic
+from .schema import CREATE_TIME
 
 TASK_BYTES = 128 * 1024 * 1024
 """What a task of a batch reads at most, where whole plogs allow it: as much as Spark gives one of a file."""
@@ -46,7 +48,7 @@ class FolderLogs:
         with self._opened() as folder:
             yield from by_plogs(task, _source(folder, task).view())
 
-    def frames(self, task: Task) -> Iterator[StoredBatch]:
+    def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
         with self._opened() as folder:
             source = _source(folder, task)
             with closing(LogCursor(source, task.start)) as cursor:
@@ -63,7 +65,7 @@ class FolderLogs:
                         raise Unavailable(
                             f"{source.name} ends at {cursor.offset}, but ended at {task.stop} when this was planned"
                         )
-                    yield from frames
+                    yield from zip(frames, repeat(CREATE_TIME), strict=False)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -15,6 +15,7 @@ from cordwood.records import StoredBatch
 from cordwood.url import KafkaUrl
 
 from .logs import Bounds, LogName, Task, Topic
+from .schema import CREATE_TIME, LOG_APPEND_TIME
 
 TASK_OFFSETS = 250_000
 """What a task of a batch reads at most: of records of 1 KiB a second or less, far more than it takes to begin."""
@@ -53,7 +54,7 @@ class KafkaLogs:
     def split(self, task: Task) -> Iterator[Task]:
         return by_offsets(task)
 
-    def frames(self, task: Task) -> Iterator[StoredBatch]:
+    def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
         cluster = self._cluster
         topic = [Topic(task.topic, task.topic_id, task.partition + 1)]
         self._check_same(topic)
@@ -64,7 +65,7 @@ class KafkaLogs:
             while cursor.offset < task.stop:
                 batch = cursor.read(task.stop, _WAIT_SECONDS)
                 if batch is not None:
-                    yield batch
+                    yield batch, LOG_APPEND_TIME if cursor.broker_time else CREATE_TIME
 
     def close(self) -> None:
         if self._connected is not None:

@@ -76,8 +76,11 @@ class Logs(Protocol):
     def split(self, task: Task) -> Iterator[Task]:
         """The range of a task, cut into tasks where it is cheap to begin, each worth starting one for."""
 
-    def frames(self, task: Task) -> Iterator[StoredBatch]:
-        """All records of a task, in their order; `Trimmed`, with the first kept offset, where some are gone."""
+    def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
+        """All records of a task, in their order, each batch with its timestampType.
+
+        `Trimmed`, with the first kept offset, where some are gone.
+        """
 
     def close(self) -> None:
         """Let go of what is open; nothing may be called after it."""

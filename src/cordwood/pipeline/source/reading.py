@@ -122,11 +122,11 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
         )
 
 
-def _kept_frames(logs: Logs, task: Task, losses: Losses) -> Iterator[StoredBatch]:
+def _kept_frames(logs: Logs, task: Task, losses: Losses) -> Iterator[tuple[StoredBatch, int]]:
     while task.start < task.stop:
         try:
-            for frame in logs.frames(task):
-                yield frame
+            for frame, time_type in logs.frames(task):
+                yield frame, time_type
                 task = replace(task, start=frame.offsets[-1] + 1)
             return
         except Trimmed as error:

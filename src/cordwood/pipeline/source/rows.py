@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from cordwood.records import StoredBatch
 
-from .schema import ARROW_HEADERS, CREATE_TIME, arrow_schema
+from .schema import ARROW_HEADERS, CREATE_TIME, LOG_APPEND_TIME, arrow_schema
 
 _ROWS = 10_000
 _BYTES = 4 * 1024 * 1024
@@ -31,29 +31,34 @@ class Rows:
         topic, partition = self._constants
         self._topic = pa.repeat(pa.scalar(topic, pa.string()), count)
         self._partition = pa.repeat(pa.scalar(partition, pa.int32()), count)
-        self._type = pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), count)
+        self._types = {each: pa.repeat(pa.scalar(each, pa.int32()), count) for each in (CREATE_TIME, LOG_APPEND_TIME)}
 
-    def batches(self, frames: Iterable[StoredBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of rows in the order of the frames; small frames are merged, so that Spark gets no tiny batches."""
+    def batches(self, frames: Iterable[tuple[StoredBatch, int]]) -> Iterator[pa.RecordBatch]:
+        """Batches of rows in the order of the frames, which come with their timestampType.
+
+        Small frames of one type are merged, so that Spark gets no tiny batches.
+        """
         small: list[pa.RecordBatch] = []
-        rows = size = 0
-        for frame in frames:
+        rows = size = small_type = 0
+        for frame, time_type in frames:
             batch = frame.to_arrow()
             batch_bytes = batch.nbytes
             large = batch.num_rows >= _LARGE_ROWS or batch_bytes >= _LARGE_BYTES
-            if small and (large or rows + batch.num_rows > _ROWS or size + batch_bytes > _BYTES):
-                yield self._rows(_merged(small))
+            full = rows + batch.num_rows > _ROWS or size + batch_bytes > _BYTES
+            if small and (large or full or time_type != small_type):
+                yield self._rows(_merged(small), small_type)
                 small, rows, size = [], 0, 0
             if large:
-                yield self._rows(batch)
+                yield self._rows(batch, time_type)
                 continue
             small.append(batch)
+            small_type = time_type
             rows += batch.num_rows
             size += batch_bytes
         if small:
-            yield self._rows(_merged(small))
+            yield self._rows(_merged(small), small_type)
 
-    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows(self, batch: pa.RecordBatch, time_type: int) -> pa.RecordBatch:
         count = batch.num_rows
         if count > len(self._topic):
             self._grow(2 * count)
@@ -64,7 +69,7 @@ class Rows:
             self._partition.slice(0, count),
             batch.column("offset"),
             batch.column("timestamp").cast(self._schema.field("timestamp").type),
-            self._type.slice(0, count),
+            self._types[time_type].slice(0, count),
         ]
         if self._include_headers:
             columns.append(_headers(batch.column("headers")))
