@@ -16,7 +16,7 @@ from cordwood.wal.data_log import records_of
 from cordwood.wal.fence import Fence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each write, and it would take three times as long to make
 class TableLogs:
     """Logs of one table that were written together: one write, or the part of it that was asked for.
 
@@ -36,15 +36,6 @@ class TableLogs:
 
     def __len__(self) -> int:
         return len(self.sequences)
-
-    @property
-    def weight(self) -> int:
-        """The bytes that they take in memory.
-
-        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
-        14
-        """
-        return self.payloads.nbytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,6 @@ class _Channel:
         for place in range(-min(self.views, len(waiting)), 0):
             logs, weight = waiting[place]
             waiting[place] = TableLogs(logs.table, logs.sequences, _copied(logs.payloads), logs.offset), weight
-        self.views = 0
 
 
 class Recovery:
@@ -123,7 +122,9 @@ class Recovery:
                     self._offer(logs)
                 await asyncio.sleep(0)  # what can be applied at once, is, and needs no copy
                 for channel in self._with_views:
-                    channel.copy_views()
+                    if channel.waiting:
+                        channel.copy_views()
+                    channel.views = 0
                 self._with_views.clear()
 
     def _offer(self, logs: TableLogs) -> None:
@@ -133,7 +134,7 @@ class Recovery:
             channel = self._channels[table] = _Channel(table)
         if channel.parked is not None or logs.offset <= channel.taken_to or table in self.report.failed:
             return
-        weight = logs.weight
+        weight = logs.payloads.nbytes
         waiting = channel.waiting
         if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
             channel.parked = logs.offset  # R18
