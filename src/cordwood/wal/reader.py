@@ -37,6 +37,15 @@ class TableLogs:
     def __len__(self) -> int:
         return len(self.sequences)
 
+    @property
+    def weight(self) -> int:
+        """The bytes that they take in memory.
+
+        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
+        14
+        """
+        return self.payloads.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

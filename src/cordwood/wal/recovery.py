@@ -134,7 +134,7 @@ class Recovery:
             channel = self._channels[table] = _Channel(table)
         if channel.parked is not None or logs.offset <= channel.taken_to or table in self.report.failed:
             return
-        weight = logs.payloads.nbytes
+        weight = logs.weight
         waiting = channel.waiting
         if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
             channel.parked = logs.offset  # R18
