@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed
+from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
 from cordwood.wal.data_log import values_of
@@ -98,5 +98,8 @@ class MetaLog:
             async for batch in reader:
                 for offset, value in zip(batch.offsets, values_of(batch), strict=True):
                     self.fold.take(decode_meta(value, self.region, f"{self.log.name} at offset {offset}"))
+                    self.next_offset = offset + 1
                 await asyncio.sleep(0)
-        self.next_offset = stop
+        if self.next_offset < stop:
+            # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
+            raise Unavailable(f"{self.log.name} can be read up to {self.next_offset}, not yet up to {stop}: try again")
