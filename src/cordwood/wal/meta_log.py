@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed
+from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
 from cordwood.wal.data_log import values_of
 from cordwood.wal.meta_codec import MetaOwner, MetaRecord, decode_meta, encode_meta
 from cordwood.wal.meta_fold import MetaFold
+
+ATTEMPTS_MAX: Final = 20
+"""Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""
 
 
 class MetaLog:
@@ -33,7 +37,7 @@ class MetaLog:
 
     async def read(self) -> None:
         """All of it, from its start, to the end as of now."""
-        while True:
+        for _ in range(ATTEMPTS_MAX):
             try:
                 self.start, end = await self.log.bounds()
             except NotFound:
@@ -47,6 +51,7 @@ class MetaLog:
             if self.fold.snapshot is not None:
                 self.snapshot_offset = self.fold.snapshot[0].high_watermark
             return
+        raise Unavailable(f"{self.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: try again")
 
     async def claim(self, owner: int, session: int, who: str) -> None:
         """Whose records count from here on, unless there is a higher id: then `Fenced`. All before it is read then."""

@@ -6,6 +6,7 @@ What is missing is made good where it can be, and said where it cannot.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from itertools import islice
@@ -20,6 +21,7 @@ from cordwood.wal.state import RegionState, TableState
 
 ATTEMPTS_MAX: Final = 20
 """Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""
+PAUSE_SECONDS: Final = 0.05
 TABLES_SHOWN_MAX: Final = 20
 
 _LOGGER = logging.getLogger("cordwood")
@@ -27,12 +29,22 @@ _LOGGER = logging.getLogger("cordwood")
 
 async def restore(data: DataLog, meta: MetaLog) -> dict[int, range]:
     """Give the data log its state, applied to the end as of now; what is lost, by table. Nothing is appended."""
+    end = 0
     for _ in range(ATTEMPTS_MAX):
         await meta.read()
+        data.start, end = await data.log.bounds()
+        if meta.snapshot_offset > end:
+            await asyncio.sleep(PAUSE_SECONDS)  # a broker that has just become the leader may not know the end yet
+            continue
         try:
             return await _restore_once(data, meta)
         except Trimmed:
             continue  # R16: what the last snapshot needs is there, so there is a newer one
+    if meta.snapshot_offset > end:
+        raise Corrupt(
+            f"{data.log.name} ends at {end}, and a snapshot in {meta.log.name} has seen it up to "
+            f"{meta.snapshot_offset}: restore the data log, or delete both topics"
+        )
     raise _never_still(data)
 
 
@@ -52,8 +64,7 @@ async def take_over(data: DataLog, meta: MetaLog) -> dict[int, range]:
 
 
 async def _restore_once(data: DataLog, meta: MetaLog) -> dict[int, range]:
-    start, end = await data.log.bounds()
-    data.start = start
+    start = data.start
     parts = meta.fold.snapshot
     if parts is None:
         _warn_of_a_rebuild(data, meta, start)
@@ -61,11 +72,6 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> dict[int, range]:
         await data.catch_up()
         meta.fold.mark(data.state)
         return {}
-    if parts[0].high_watermark > end:
-        raise Corrupt(
-            f"{data.log.name} ends at {end}, and a snapshot in {meta.log.name} has seen it up to "
-            f"{parts[0].high_watermark}: restore the data log, or delete both topics"
-        )
     known = state_of(parts)
     meta.fold.mark(known)
     if start <= parts[0].trim_target:
