@@ -275,7 +275,7 @@ class Region:
         if place.start >= trimmed.start:
             return place  # by this owner
         data = DataLog(self._data.log, self.id, self._data.who)
-        if await restore(data, MetaLog(self._meta.log, self.id)):
+        if (await restore(data, MetaLog(self._meta.log, self.id))).lost:
             raise trimmed
         return _first_place(data.state)
 

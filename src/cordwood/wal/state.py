@@ -194,6 +194,10 @@ class RegionState:
         place = bisect_left(self.positions, self.bytes - size, key=_offset)
         return self.positions[place][0] if place < len(self.positions) else self.next_offset
 
+    def pruned(self, before: int) -> None:
+        """What lies before this offset is not asked about any more: the rest is then known more exactly."""
+        del self.positions[: max(0, bisect_right(self.positions, before, key=_number) - 1)]
+
     def tables(self) -> dict[int, TableMeta]:
         return {table: meta.meta() for table, meta in self.all_tables() if not meta.dropped}
 
