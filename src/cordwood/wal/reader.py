@@ -116,7 +116,7 @@ class RegionReader:
             await asyncio.sleep(0)
         return self._ready.popleft()
 
-    async def batch(self, only: Collection[int] | None = None) -> Sequence[TableLogs]:
+    async def _batch(self, only: Collection[int] | None) -> Sequence[TableLogs]:
         """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end."""
         self._only = only
         await self._read_on()

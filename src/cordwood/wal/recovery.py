@@ -113,7 +113,7 @@ class Recovery:
         async with self._scan(start) as reader:
             while True:
                 try:
-                    batch = await reader.batch(only)
+                    batch = await reader._batch(only)
                 except StopAsyncIteration:
                     return reader.skipped
                 for logs in batch:
