@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import cordwood
 from cordwood import Batch, Client, Corrupt, Log
 from cordwood.wal import keeper, snapshot
 from cordwood.wal.meta_codec import MetaOwner, SnapshotPart, decode_meta
@@ -270,18 +271,6 @@ async def test_a_data_log_that_lost_its_end_is_opened_its_numbers_go_on_and_the_
         assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [33], 43: [61, 62, 63]}
 
 
-async def test_a_region_without_a_meta_topic_gets_one(cw: Client) -> None:
-    async with cw.wal("metrics").region(7) as region:
-        await region.write(42, [b"a", b"b"])
-        await region.mark_deleted(42, through=1)
-    await cw.delete_topic("metrics_meta_7")
-    async with cw.wal("metrics").region(7) as region:
-        assert (await by_table(region))[42] == {1: b"a", 2: b"b"}
-        await region.mark_deleted(42, through=1)
-    async with cw.wal("metrics").region(7) as region:
-        assert (await by_table(region))[42] == {2: b"b"}
-
-
 async def test_what_is_no_record_of_the_meta_log_is_damage_with_its_place(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         await region.write(42, [b"a"])
@@ -297,3 +286,20 @@ async def test_every_opening_leaves_its_record_in_the_meta_log_before_it_reads_i
     owners = [record.owner for record in await meta_records(cw) if isinstance(record, MetaOwner)]
     assert owners == sorted(owners)
     assert owners[-1] == region._data.owner
+
+
+async def test_a_meta_topic_that_is_missing_is_made_anew(
+    cw: Client, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(1, [b"a", b"b"])
+        await region.mark_deleted(1, through=1)
+    await cw.delete_topic("metrics_meta_7")
+    async with cordwood.connect(url, read_only=True) as reading, reading.wal("metrics").region(7) as region:
+        assert region.tables()[1].deleted_through == 0
+    async with cw.wal("metrics").region(7) as region:
+        assert await region.write(1, [b"c"]) == range(3, 4)
+        await region.mark_deleted(1, through=2)
+    assert "metrics_meta_7 is missing" in caplog.text
+    async with cw.wal("metrics").region(7) as region:
+        assert region.tables()[1].deleted_through == 2

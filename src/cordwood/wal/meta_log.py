@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
 from cordwood.wal.data_log import values_of
@@ -38,7 +38,10 @@ class MetaLog:
     async def read(self) -> None:
         """All of it, from its start, to the end as of now."""
         for _ in range(ATTEMPTS_MAX):
-            self.start, end = await self.log.bounds()
+            try:
+                self.start, end = await self.log.bounds()
+            except NotFound:
+                self.start = end = 0  # somebody has deleted the topic; the data log is all that is needed to read
             self.fold = MetaFold()
             self.next_offset = self.start
             try:

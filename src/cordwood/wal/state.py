@@ -108,7 +108,7 @@ class RegionState:
         if isinstance(record, OwnerRecord):
             self.next_offset = offset + 1
             return self.fence.takes_owner(offset, record)
-        return self.apply_write(offset, record.owner, record.logs, record.table, record.first, len(record.payloads))
+        return self.apply_write(offset, record.owner, record.logs, record.table, record.first, record.length)
 
     def apply_write(self, offset: int, owner: int, logs: int, table: int, first: int, count: int) -> bool:
         """As `apply`, for a write whose numbers are known: its owner does not read what it has just written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Generator
@@ -21,6 +22,8 @@ from cordwood.wal.region import Region
 from cordwood.wal.restore import restore, take_over
 from cordwood.wal.rounds import Rounds
 from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
+
+_LOGGER = logging.getLogger("cordwood")
 
 CLEAN_EVERY: Final = 60.0
 REGION_BYTES_MAX: Final = 1 << 30
@@ -139,11 +142,11 @@ class Wal:
             await self._make(topic, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
         check_topic(info)
-        meta_info = await self._meta_topic(id, timeout)
         data = DataLog(self._engine.log(topic, 0, timeout=self._timeout), id, f"{socket.gethostname()}:{os.getpid()}")
         meta = MetaLog(self._engine.log(meta_topic(self.name, id), 0, timeout=self._timeout), id)
         if self._read_only:
             return Region(data, meta, (await restore(data, meta)).lost, None)  # R16: reading never fences
+        meta_info = await self._meta_topic(id, timeout)
         found = await take_over(data, meta)
         writer = Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout)
         limit = meta_info.batch_bytes_max - RECORD_SLACK_BYTES
@@ -163,11 +166,7 @@ class Wal:
         try:
             info = await self._engine.topic(topic, timeout=timeout)
         except NotFound:
-            if self._read_only:
-                raise NotFound(
-                    f"region {id} of {self.name!r} has no topic {topic!r}: open it for writing once"
-                ) from None
-            # It was deleted: the region forgets what was deleted of it, and no more.
+            _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
             await self._make(topic, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
         check_topic(info)
