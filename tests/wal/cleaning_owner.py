@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import cordwood
-from cordwood import Batch, Client, CordwoodError, Log, Region
+from cordwood import Batch, Client, CordwoodError, Fenced, Log, Region
 from cordwood.wal import keeper, snapshot
 from cordwood.wal.meta_codec import Marks, MetaOwner, SnapshotPart, decode_meta
 from tests.crash.values import say
@@ -97,7 +97,7 @@ async def main(url: str, point: str) -> None:
             chance = random.Random(point)
             await asyncio.gather(*(use(region, table, chance) for table in range(6)))
         except CordwoodError as error:
-            say("ended", type(error).__name__)
+            say("ended", type(error).__name__, *([] if isinstance(error, Fenced) else [error]))
 
 
 if __name__ == "__main__":

@@ -183,6 +183,25 @@ async def test_r12_a_zombie_trims_nothing_that_the_newer_owner_needs(
         await old.mark_deleted(43, through=3)
 
 
+async def test_r12_a_zombie_whose_gap_was_trimmed_is_fenced_too(cw: Client) -> None:
+    old = await cw.wal("metrics").region(7)
+    await old.write(42, [b"a"])
+    new = await cw.wal("metrics").region(7)
+    await new.write(42, [b"b"])
+    await new.drop_table(42)
+    await new.write(43, [b"c"])
+    await new.clean()  # what the old one would look into is gone
+    with pytest.raises(Fenced, match=r"was trimmed before \d+ by another owner") as gone:
+        await old.write(42, [b"zombie"])
+    assert gone.value.outcome == "unknown", "it may have been written before the newer one opened the region"
+    with pytest.raises(Fenced) as still:
+        await old.write(42, [b"zombie"])
+    assert still.value.outcome == "not_written"
+    with pytest.raises(Fenced):
+        await old.mark_deleted(42, through=1)
+    assert await numbers(new) == {43: [1]}
+
+
 async def test_r16_a_reader_goes_on_when_what_it_was_to_read_is_deleted_and_trimmed(cw: Client) -> None:
     # HoraeDB: a mark during a scan "may lead to an error".
     region = await cw.wal("metrics").region(7)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import cordwood
 from cordwood import Client, Fenced, InvalidInput, Region, Timeout, Unavailable
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine
@@ -144,6 +145,19 @@ async def test_who_may_only_read_or_is_closed_marks_nothing(cw: Client) -> None:
         with pytest.raises(Unavailable, match="closed") as refused:
             await call
         assert refused.value.outcome == "not_written"
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+async def test_a_read_only_opening_knows_the_marks(url: str, cw: Client, snapshot: bool) -> None:
+    region = await filled(cw)
+    await region.mark_deleted(42, through=2)
+    if snapshot:
+        await region.snapshot()
+    await region.mark_deleted(42, through=5)
+    async with cordwood.connect(url, read_only=True) as beside:
+        reading = await beside.wal("metrics").region(7)
+        assert await numbers(reading) == {42: [6, 7, 8, 9], 43: [*range(1, 10)]}
+        assert reading.tables()[42].deleted_through == 5
 
 
 async def test_r12_a_zombies_mark_is_fenced_and_does_not_count(cw: Client) -> None:

@@ -67,8 +67,7 @@ class DataLog:
         self.growth()
 
     async def take(self) -> None:
-        """Become the owner: what an earlier one writes from here on does not count."""
-        await self.catch_up()
+        """Become the owner of a log that was just applied: what an earlier one writes from here on does not count."""
         logs = self.state.fence.logs
         await self._claim(NOBODY, logs)
         if self.state.fence.logs != logs:
@@ -93,9 +92,10 @@ class DataLog:
 
     async def _claim(self, renews: int, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         while True:
-            record = encode_owner(self.region, OwnerRecord(renews, logs, self.session, self.who))
+            record = OwnerRecord(renews, logs, self.session, self.who)
+            encoded = encode_owner(self.region, record)
             try:
-                (offset,) = await self.log.append(Batch.of([record]))
+                (offset,) = await self.log.append(Batch.of([encoded]))
             except CordwoodError as error:
                 error.outcome = None  # of an owner record: it says nothing of a write
                 raise
@@ -104,7 +104,11 @@ class DataLog:
                     f"{self.log.name} goes on at {offset}, and had a record at {self.state.next_offset - 1}: it was"
                     f" made anew or lost its end, and acked logs with it: open region {self.region} again for the rest"
                 )
-            await self.catch_up(offset + 1, seen)
+            if offset == self.state.next_offset:
+                self.state.apply(offset, record)  # there is nothing before it that was not read
+                self.grew(1, len(encoded))
+            else:
+                await self.catch_up(offset + 1, seen)
             self.check_owner()
             if self.owner == offset:
                 return

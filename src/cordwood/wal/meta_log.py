@@ -58,16 +58,20 @@ class MetaLog:
 
         `anew`: the data log has lost its end, so that higher ids before this record mean nothing any more.
         """
-        record = encode_meta(self.region, MetaOwner(owner, session, who, anew))
+        record = MetaOwner(owner, session, who, anew)
         try:
-            (offset,) = await self.log.append(Batch.of([record]))
+            (offset,) = await self.log.append(Batch.of([encode_meta(self.region, record)]))
         except CordwoodError as error:
             error.outcome = None  # of an owner record: it says nothing of a write
             raise
-        try:
-            await self._read_to(offset + 1)
-        except Trimmed:
-            await self.read()
+        if offset == self.next_offset:
+            self.fold.take(record)
+            self.next_offset = offset + 1
+        else:
+            try:
+                await self._read_to(offset + 1)
+            except Trimmed:
+                await self.read()
         self.check(owner)
 
     async def append(self, record: MetaRecord) -> int:

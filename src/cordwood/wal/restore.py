@@ -64,20 +64,22 @@ async def take_over(data: DataLog, meta: MetaLog) -> Restored:
 
 
 async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
-    shortened = await _look(data, meta)
+    end, shortened = await _look(data, meta)
     start = data.start
     parts = meta.fold.snapshot or meta.fold.outdated
     if parts is None:
         _warn_of_a_rebuild(data, meta, start)
         data.state = RegionState(start, Fence(start), forgetful=start > 0 or shortened)
-        await data.catch_up()
+        if start < end:
+            await data.catch_up()
         meta.fold.mark(data.state)
         return Restored({}, shortened, shortened or meta.cut)
     known = state_of(parts)
     meta.fold.mark(known)
     if not shortened and meta.fold.snapshot is not None and start <= parts[0].trim_target:
         data.state = known
-        await data.catch_up()
+        if known.next_offset < end:
+            await data.catch_up()
         return Restored({})
     # R16: above the trim target nobody of ours trims. All that is left is read, to say what is not.
     data.state = RegionState(start, Fence(start), forgetful=known.forgetful or start > known.next_offset or shortened)
@@ -91,15 +93,16 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
     return Restored(lost, shortened, gaps=True)
 
 
-async def _look(data: DataLog, meta: MetaLog) -> bool:
-    """Read the meta log, and where the data log begins; whether that ends before what the meta log has seen of it."""
+async def _look(data: DataLog, meta: MetaLog) -> tuple[int, bool]:
+    """Read the meta log; where the data log ends, and whether that is before what the meta log has seen of it."""
+    end = 0
     for _ in range(LOOKS_MAX):
         await meta.read()
         data.start, end = await data.log.bounds()
         if max(meta.snapshot_offset, meta.fold.owner + 1) <= end:
-            return False
+            return end, False
         await asyncio.sleep(PAUSE_SECONDS)  # a broker that has just become the leader may not know the end yet
-    return True
+    return end, True
 
 
 def _never_still(data: DataLog) -> Unavailable:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, TooLarge, Trimmed, Unavailable
 from cordwood.records import Batch
 from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write
 from cordwood.wal.data_log import DataLog
@@ -314,7 +314,8 @@ class Writer:
             self.fenced = error
         for write in open_writes:
             # Behind another owner's record nothing of ours counts, whenever it lands. Otherwise it may be there.
-            lost = isinstance(error, Fenced) or (write.error is not None and write.error.outcome == "not_written")
+            fenced = isinstance(error, Fenced) and error.outcome != "unknown"
+            lost = fenced or (write.error is not None and write.error.outcome == "not_written")
             self._done(write, _with_outcome(error, "not_written" if lost else "unknown"))
         queued = list(self._queue)
         self._queue.clear()
@@ -331,6 +332,15 @@ def _with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
 
 
 def _cordwood_error(error: Exception, data: DataLog) -> CordwoodError:
+    if isinstance(error, Trimmed):
+        # An owner trims only what it has seen. What was trimmed may have held writes of this one that count.
+        fenced = Fenced(
+            f"region {data.region} in {data.log.name} was trimmed before {error.start} by another owner, beyond what "
+            "this one has seen: open it again to take it back",
+            outcome="unknown",
+        )
+        fenced.__cause__ = error
+        return fenced
     if isinstance(error, CordwoodError):
         return error
     what = "took too long" if isinstance(error, TimeoutError) else f"failed: {error!r}"
