@@ -27,16 +27,15 @@ async def live(engine: SimulatedEngine, model: Model) -> None:
     """Write, mark, drop, snapshot and clean; close; and once more after an opening."""
     for opening in range(2):
         region = await engine.wal("metrics").region(REGION)
-        for step in range(4):
+        for step in range(3):
             for table in range(3):
                 await model.write(region, table, 1 + step % 2)
             await model.mark(region, step % 3, model.last(step % 3) - 1)
             if step == 1:
-                await region.snapshot()
-            if step == 2:
                 await model.drop(region, 1)
             if step >= 1:
                 await region.clean()
+        await region.snapshot()
         if opening == 0:
             await region.close()
 
@@ -67,12 +66,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 7)
 
 
+@pytest.mark.timeout(600)
 async def test_a_power_cut_at_any_operation_of_a_region_takes_nothing_that_was_acked(seeds: int) -> None:
     whole, _ = await lived(0, None)
-    first = 1
-    for at in range(first, whole.disk.operations + 2, 2):
+    for at in range(1, whole.disk.operations + 2):
         crashed, model = await lived(0, at)
-        for name, cut in cuts(seeds, f"wal {at}"):
+        ways = list(cuts(seeds, f"wal {at}"))
+        # One way at each operation, by turns; all of them where more is tried.
+        for name, cut in ways if seeds > 1 else [ways[at % len(ways)]]:
             truth = copied(model)
             try:
                 found = crashed.power_cut(cut, seed=at)

@@ -250,6 +250,7 @@ async def test_a_data_log_that_lost_its_end_is_opened_its_numbers_go_on_and_the_
     region = await cw.wal("metrics").region(7)
     for _ in range(30):
         await region.write_many({42: [b"a"], 43: [b"b"] * 2})
+    region = await cw.wal("metrics").region(7)  # its id is higher than any that the new log will have for a while
     await region.mark_deleted(42, through=10)
     await region.drop_table(43)
     await region.close()

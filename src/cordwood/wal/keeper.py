@@ -60,7 +60,9 @@ class Keeper:
         self._record_bytes_max = record_bytes_max
         self._marks_max = min(MARKS_MAX, (record_bytes_max - HEADER_BYTES) // MARK_BYTES - 1)
         self.failure: CordwoodError | None = None
-        """Why the last snapshot failed, or why the meta log could not be trimmed; None once it went well."""
+        """Why the last snapshot failed; None: it did not."""
+        self.refused: CordwoodError | None = None
+        """Why the meta log was not trimmed, if it was not: it is longer than it must be, and no more than that."""
         self._data = data
         self._meta = meta
         self._writer = writer
@@ -188,8 +190,9 @@ class Keeper:
         """R14: what stands before a complete snapshot that counts is in it."""
         try:
             await self._meta.log.trim(before)
+            self.refused = None
         except CordwoodError as error:
-            self.failure = error  # it is longer than it must be: no more than that
+            self.refused = error
 
     async def _append(self, record: MetaRecord) -> int:
         """Append it until it is there. Twice is no harm: marks fold by maximum, parts of a snapshot by number."""
@@ -224,7 +227,7 @@ class Keeper:
     def check_owner(self) -> None:
         """Whoever is fenced appends nothing more."""
         if self._writer.fenced is not None:
-            raise self._writer.fenced
+            raise copy(self._writer.fenced)
         self._data.check_owner()
 
     def _cordwood_error(self, error: Exception) -> CordwoodError:

@@ -235,7 +235,7 @@ class Region:
             snapshot_lag=state.next_offset - (self._meta.snapshot_offset or self._data.start),
             pruned_to=self._data.start if own is None else own.cleaner.pruned_to,
             trimmed_to=self._data.start if own is None else own.cleaner.trimmed_to,
-            trim_refused=None if own is None else own.cleaner.refused,
+            trim_refused=None if own is None else own.cleaner.refused or own.keeper.refused,
             lost=self._lost,
             failure=None if own is None else own.failure,
         )

@@ -80,7 +80,8 @@ def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
         positions=list(zip(first.position_offsets, first.position_bytes, strict=True)),
     )
     for part in parts:
-        entries = iter(zip(part.firsts, part.offsets, strict=True))
+        entries = list(zip(part.firsts, part.offsets, strict=True))
+        at = 0
         for table, next_sequence, deleted, high_watermark, count in zip(
             part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, part.entries, strict=True
         ):
@@ -91,7 +92,8 @@ def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
                 meta.dropped_through = next_sequence - 1
             else:
                 meta.high_watermark = high_watermark
-            meta.mapping = [next(entries) for _ in range(count)]
+            meta.mapping = entries[at : at + count]
+            at += count
             if deleted:
                 state.deleted[table] = deleted
     return state
