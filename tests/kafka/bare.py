@@ -5,13 +5,15 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from cordwood.testing.kafka.probe import leader_of
+
 _SECONDS = 30
 
 
 def create(
     bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, settings: dict[str, str] | None = None
 ) -> None:
-    """Make a topic, with Kafka's settings of it; one of that name that is just being deleted is waited for."""
+    """Make a topic, with Kafka's settings of it, that is known on return; one that is being deleted is waited for."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + _SECONDS
     while True:
@@ -19,10 +21,12 @@ def create(
             admin.create_topics([NewTopic(topic, partitions, replication, config=settings or {})])[topic].result(
                 _SECONDS
             )
-            return
+            break
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
                 raise
+    while leader_of(bootstrap, topic, partitions - 1) is None:
+        assert time.monotonic() < deadline, f"{topic} has no leader"
 
 
 def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
