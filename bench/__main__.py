@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import kafka, kafka_spark, read, spark, write
+from bench import kafka, kafka_spark, read, spark, wal, write
 from bench.measure import Row
 
 Bench = Callable[[Path], Row | list[Row]]
@@ -35,6 +35,15 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
             "kafka-append": kafka.append,
             "kafka-read": kafka.read,
             "kafka-spark": kafka_spark.against_sparks_own,
+        },
+    ),
+    "wal": (
+        "The write-ahead log",
+        {
+            "wal-kafka": wal.on_kafka,
+            "wal-embedded": wal.embedded,
+            "wal-opening": wal.opening,
+            "wal-recovery": wal.recovery,
         },
     ),
 }

@@ -36,7 +36,7 @@ def append(folder: Path) -> list[Row]:
     with Broker(java_options=JAVA_OPTIONS, folder=folder) as kafka:
         for size, name, batches in ((100, "100 B", 200), (1024, "1 KiB", 100)):
             values = [os.urandom(size) for _ in range(_BATCH)]
-            ours, bare = partial(_append_batches, values, batches), partial(_produce_batches, values, batches)
+            ours, bare = partial(_append_batches, values, batches), partial(produce_batches, values, batches)
             times = _compared(kafka.url, ours, bare)
             what = f"append, batches of 1,000 records of {name} vs. a bare produce loop with callbacks"
             rows.append(_row(what, *times, partial(_rate, batches * _BATCH), 0.9))
@@ -118,7 +118,7 @@ def _append_batches(values: list[bytes], batches: int, url: str, topic: str) -> 
     return asyncio.run(run())
 
 
-def _produce_batches(values: list[bytes], batches: int, url: str, topic: str) -> float:
+def produce_batches(values: list[bytes], batches: int, url: str, topic: str) -> float:
     producer = _producer(url, topic)
     offsets: list[int | None] = []
 

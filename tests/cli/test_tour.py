@@ -60,6 +60,9 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["arrow"]["rows"] == facts["columns"]["records"] > 0
     assert facts["spark"]["rows"] == facts["spark"]["streamed"] == facts["columns"]["records"]
     assert facts["spark"]["streamed_again"] == 0
+    assert facts["wal"]["acked_lost"] == 0
+    assert facts["wal"]["recovered"] >= facts["wal"]["acked_before"] > 0
+    assert facts["wal"]["bytes_after"] < facts["wal"]["bytes_before"]
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 

@@ -188,7 +188,8 @@ class TestWalData:
         assert [octets(block) for block in blocks(self.text, "hex")] == [encode_owner(7, self.owner), write]
 
     def test_the_examples_are_read_as_the_page_says(self) -> None:
-        owner, write = (decode_record(octets(block), 7, "example") for block in blocks(self.text, "hex"))
+        examples = [memoryview(octets(block)) for block in blocks(self.text, "hex")]
+        owner, write = (decode_record(view, 0, len(view), 7, "example", 0) for view in examples)
         assert owner == self.owner
         assert isinstance(write, WriteRecord)
         assert write[:4] == (0, 0, 42, 1)

@@ -20,11 +20,14 @@ POINTS = {
     "before a write is sent": (3, "before"),
     "while a write is on its way": (3, "during"),
     "before a write is acked": (3, "after"),
+    "between snapshot and trim": (0, "trim"),
     "never": (0, ""),
 }
 """At which append to the data log, and when; the first one is the owner record."""
 
 WRITES_MAX = 20
+DELETED = 12
+"""Through which number it marks its table before it cleans."""
 
 
 def pausing(cw: Client, number: int, when: str) -> None:
@@ -33,7 +36,7 @@ def pausing(cw: Client, number: int, when: str) -> None:
 
     def log(topic: str, partition: int, *, timeout: float) -> Log:
         made = new_log(topic, partition, timeout=timeout)
-        append = made.append
+        append, trim = made.append, made.trim
         turns = iter(range(1, 1 << 60))
 
         async def stopping(batch: Batch, **named: Any) -> Sequence[int]:
@@ -50,8 +53,14 @@ def pausing(cw: Client, number: int, when: str) -> None:
                 stop()
             return offsets
 
+        async def stopping_trim(before: int, **named: Any) -> None:
+            stop()
+            await trim(before, **named)
+
         if topic == "metrics_data_7":
             made.append = stopping  # type: ignore[method-assign]
+            if when == "trim":
+                made.trim = stopping_trim  # type: ignore[method-assign]
         return made
 
     cw._engine.log = log  # type: ignore[method-assign]
@@ -85,6 +94,11 @@ async def main(url: str, point: str, writers: int) -> None:
             writes = WRITES_MAX if writers == 1 else sys.maxsize
             results = await asyncio.gather(*(write(region, n, writes) for n in range(writers)), return_exceptions=True)
             ended = next((type(error).__name__ for error in results if error is not None), "-")
+            if point == "between snapshot and trim":
+                await region.mark_deleted(0, through=DELETED)
+                await region.clean()
+                say("cleaned")
+                await write(region, 0, 1)
         except CordwoodError as error:
             ended = type(error).__name__
         say("ended", ended)

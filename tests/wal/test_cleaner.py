@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import cordwood
 from cordwood import Client, Fenced, InvalidInput, Region, TableLogs, Trimmed, Unavailable
 from cordwood.wal.meta_codec import SnapshotPart
 from cordwood.wal.rounds import Rounds
@@ -188,15 +189,15 @@ async def test_r16_a_reader_goes_on_when_what_it_was_to_read_is_deleted_and_trim
     for n in range(50):
         await region.write_many({42: [b"%d" % n], 43: [b"x" * 100_000]})
     reader = region.replay()
-    first = await anext(reader)
-    assert (first.table, first.sequences) == (42, range(1, 2))
+    begun = region.read(42)
+    assert (await anext(begun)).sequences == range(1, 2)
     await region.mark_deleted(43, through=50)
     await region.mark_deleted(42, through=40)
     await region.clean()
-    rest = await taken(reader)
-    left = [n for table, ns, _ in rest if table == 42 for n in ns]
-    assert left[-10:] == [*range(41, 51)]
-    assert left == sorted(set(left))
+    for rest in (await taken(reader), await taken(begun)):
+        left = [n for table, ns, _ in rest if table == 42 for n in ns]
+        assert left[-10:] == [*range(41, 51)], "it may have read some before they were deleted"
+        assert left == sorted(set(left))
     fresh = region.replay()
     assert [(t, list(ns)) for t, ns, _ in await taken(fresh)] == [(42, [n]) for n in range(41, 51)]
 
@@ -221,6 +222,24 @@ async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_t
 
     await old.recover(apply)
     assert sorted(got) == [(43, range(3, 4)), (44, range(1, 2))]
+
+
+async def test_r16_a_read_only_opening_reads_on_while_the_owner_cleans(url: str, cw: Client) -> None:
+    owner = await cw.wal("metrics").region(7)
+    await owner.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
+    async with cordwood.connect(url, read_only=True) as beside:
+        reading = await beside.wal("metrics").region(7)
+        await owner.mark_deleted(42, through=3)
+        await owner.mark_deleted(43, through=2)
+        await owner.write(44, [b"c"])
+        await owner.clean()
+        assert await numbers(reading) == {43: [3], 44: [1]}
+        assert list((await beside.wal("metrics").region(7)).tables()) == [42, 43, 44]
+        for call in (reading.mark_deleted(43, through=3), reading.drop_table(43), reading.snapshot(), reading.clean()):
+            with pytest.raises(Unavailable, match="read_only=True"):
+                await call
+        assert reading.stats().held_by is not None
+    await owner.write(44, [b"nobody has fenced it"])
 
 
 async def test_r16_a_trim_beyond_the_target_is_a_loss_and_a_reader_says_so(cw: Client) -> None:
@@ -368,6 +387,36 @@ async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
     assert "on_flush_needed raised KeyError('no such table')" in caplog.text
     assert calls >= 2
     await region.close()
+
+
+async def test_the_size_of_what_is_live_is_known_however_much_was_cleaned(cw: Client) -> None:
+    region = await cw.wal("metrics").region(7)
+    for _ in range(600):
+        await region.write(42, [b"x" * 1000])
+    await region.mark_deleted(42, through=590)
+    await region.clean()
+    for _ in range(60):
+        await region.write(42, [b"x" * 1000])
+    stats = region.stats()
+    assert stats.oldest_offset is not None
+    exact = sum(1000 + 64 + 8 for _ in range(stats.lag))
+    assert exact <= stats.bytes <= 1.2 * exact
+
+
+async def test_a_callback_may_close_the_region(cw: Client) -> None:
+    closed = asyncio.Event()
+
+    async def flush(region: Region, tables: list[int]) -> None:
+        await region.close()
+        closed.set()
+
+    region = await cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush).region(7)
+    await region.write(42, [b"x" * 1000])
+    await closed.wait()
+    assert region._owning is not None
+    assert region._owning.rounds is not None
+    await region._owning.rounds._task
+    assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
 
 
 async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:

@@ -11,7 +11,7 @@ import cordwood
 from cordwood import Client, Fenced, Region, Unavailable
 from tests.crash.programs import Output, program
 from tests.wal.history import History
-from tests.wal.owner import POINTS, WRITES_MAX
+from tests.wal.owner import DELETED, POINTS, WRITES_MAX
 
 pytestmark = pytest.mark.processes
 
@@ -44,7 +44,7 @@ def end_of(owner: Output) -> str:
 
 
 @on_kafka
-@pytest.mark.parametrize("point", [point for point in POINTS if point != "never"])
+@pytest.mark.parametrize("point", [point for point, (append, _) in POINTS.items() if append])
 async def test_r10_an_owner_that_was_paused_acks_nothing_that_is_lost(url: str, cw: Client, point: str) -> None:
     history = History()
     with program("tests.wal.owner", url, point, 1) as zombie:
@@ -65,6 +65,30 @@ async def test_r10_an_owner_that_was_paused_acks_nothing_that_is_lost(url: str, 
             fewest = {"while it opens, after its owner record": 0, "before a write is acked": 2}.get(point, 1)
             assert acks in ((fewest, fewest + 1) if point == "while a write is on its way" else (fewest,))
             assert await history.write(newer, 0, [b"still mine"]) is None
+    await check(cw, history)
+
+
+@on_kafka
+async def test_r12_an_owner_that_was_paused_before_it_trims_takes_nothing_from_the_next_one(
+    url: str, cw: Client
+) -> None:
+    history = History()
+    with program("tests.wal.owner", url, "between snapshot and trim", 1) as zombie:
+        await asyncio.to_thread(zombie.wait_paused)
+        newer = await cw.wal("metrics").region(7)
+        assert newer.tables()[0].deleted_through == DELETED
+        start, _ = await cw.log("metrics_data_7").bounds()
+        for n in range(3):
+            assert await history.write(newer, 0, [b"newer.%d" % n]) is None
+        zombie.resume()
+        await asyncio.to_thread(zombie.wait_for, "ended")
+        assert ["cleaned"] in zombie.lines
+        assert end_of(zombie) == "Fenced"
+        assert heard(history, zombie.lines) == WRITES_MAX
+    assert (await cw.log("metrics_data_7").bounds())[0] > start
+    for number in range(1, DELETED + 1):
+        del history.acked[0, number]
+    await history.check(newer)
     await check(cw, history)
 
 

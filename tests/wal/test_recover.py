@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import defaultdict
+from mmap import mmap
+from typing import Any
 
 import pytest
 
@@ -130,6 +132,31 @@ async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytes
     monkeypatch.setattr(recovery.Recovery, "_offer", watched)
     await region.recover(Applied())
     assert max(sizes) < 500 + 100, "the write that passes the limit is the last one"
+
+
+async def test_what_goes_on_waiting_is_no_view_of_what_was_read(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = await filled(cw)
+    scanned = asyncio.Event()
+    distribute = recovery.Recovery._distribute
+
+    async def watched(self: recovery.Recovery, *arguments: Any) -> int:
+        skipped = await distribute(self, *arguments)
+        scanned.set()
+        return skipped
+
+    monkeypatch.setattr(recovery.Recovery, "_distribute", watched)
+    views = []
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        await scanned.wait()
+        _, _, data = logs.payloads.buffers()
+        assert isinstance(data.obj, bytes | bytearray | memoryview | mmap)
+        if len(data.obj) != logs.payloads.data_bytes:
+            views.append(logs)
+
+    report = await region.recover(apply, concurrency=3)
+    assert report.failed == {}
+    assert len(views) <= 3, "what was being applied when the batch was read, and nothing else, keeps the batch"
 
 
 async def test_a_recovery_that_is_cancelled_leaves_nothing_running(cw: Client) -> None:

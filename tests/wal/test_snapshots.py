@@ -244,14 +244,31 @@ async def test_a_loss_behind_the_snapshot_is_told_as_far_as_later_records_tell(
         assert (caplog.text, again.stats().lost) == ("", {}), "it is told once"
 
 
-async def test_a_data_log_that_ends_before_the_snapshot_is_another_one(cw: Client) -> None:
-    async with cw.wal("metrics").region(7) as region:
-        await region.write(42, [b"a"] * 3)
+async def test_a_data_log_that_lost_its_end_is_opened_its_numbers_go_on_and_the_loss_is_told(
+    cw: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    region = await cw.wal("metrics").region(7)
+    for _ in range(30):
+        await region.write_many({42: [b"a"], 43: [b"b"] * 2})
+    region = await cw.wal("metrics").region(7)  # its id is higher than any that the new log will have for a while
+    await region.mark_deleted(42, through=10)
+    await region.drop_table(43)
+    await region.close()
     await cw.delete_topic("metrics_data_7")
-    with pytest.raises(
-        Corrupt, match=r"metrics_data_7/0 ends at 0, and a snapshot in metrics_meta_7/0 has seen it up to"
-    ):
-        await cw.wal("metrics").region(7)
+    await cw.create_topic("metrics_data_7")
+    for life in range(3):
+        async with cw.wal("metrics").region(7) as region:
+            assert region.stats().lost == ({42: range(11, 31)} if life == 0 else {})
+            assert list(region.tables()) == [42] if life == 0 else [42, 43]
+            assert await region.write(42, [b"new"]) == range(31 + life, 32 + life)
+            assert await region.write(43, [b"new"]) == range(61 + life, 62 + life)
+            assert len((await by_table(region))[42]) == life + 1
+            await region.mark_deleted(42, through=10)
+    assert "metrics_data_7/0 lost its end, and lost are: table 42: 11 to 30" in caplog.text
+    async with cw.wal("metrics").region(7) as region:
+        await region.mark_deleted(42, through=32)
+        await region.clean()
+        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [33], 43: [61, 62, 63]}
 
 
 async def test_what_is_no_record_of_the_meta_log_is_damage_with_its_place(cw: Client) -> None:

@@ -34,6 +34,7 @@ class Cleaner:
             if self._data.state.trim_target > self.pruned_to:
                 # R12: the snapshot counts, so no newer owner has read the meta log without it.
                 self.pruned_to = (await self._keeper.snapshot(timeout)).trim_target
+                self._data.state.pruned(self.pruned_to)
             if self.pruned_to > self.trimmed_to:
                 await self._trim(timeout)
 

@@ -6,7 +6,8 @@ Arrow's layout: encoding and decoding do nothing in Python for a single payload.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from struct import Struct, pack
 from typing import Final, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from cordwood.errors import Corrupt, InvalidInput
-from cordwood.records import BinaryColumn, Buffer
+from cordwood.records import BinaryColumn
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
@@ -26,12 +27,13 @@ _OWNER: Final = 2
 
 # version, kind, reserved, count, owner, logs before, table, first sequence, region, reserved, bytes of data
 _HEADER = Struct("<BBHIqqqqqqI")
+_HEADER_AND_CRC = Struct("<BBHIqqqqqqII")
 _CRC = Struct("<I")
 _ALIGNMENT = 8
 
 
 class WriteRecord(NamedTuple):
-    """A write of one table, as it was read; `payloads` are views of what was read."""
+    """A write of one table, as it was read; its column is a view of what was read."""
 
     owner: int
     """The offset of the owner record under which it was written."""
@@ -40,7 +42,15 @@ class WriteRecord(NamedTuple):
     table: int
     first: int
     """The sequence number of its first log."""
-    payloads: BinaryColumn
+    length: int
+    """How many logs it has."""
+    column: memoryview
+    """What `encode_payloads` made."""
+
+    @property
+    def payloads(self) -> BinaryColumn:
+        end = 4 * (self.length + 1)
+        return BinaryColumn(self.column[:end].cast("i"), self.column[end:])
 
 
 class OwnerRecord(NamedTuple):
@@ -96,16 +106,33 @@ def encode_owner(region: int, record: OwnerRecord) -> bytes:
     )
 
 
-def decode_record(data: Buffer, region: int, where: str) -> DataRecord:
-    """The record in `data`, all of which it is; `where` names its place in what `Corrupt` says."""
-    view = memoryview(data)
+def decode_record(view: memoryview, start: int, stop: int, region: int, log: str, offset: int) -> DataRecord:
+    """The record that `view` has from `start` to `stop`; `log` and `offset` name its place in what `Corrupt` says."""
+    column = start + HEADER_BYTES
+    if stop >= column:
+        version, kind, gap, count, owner, logs, table, first, of_region, reserved, length, crc = _unpack(view, start)
+        body = view[column:stop]
+        # One look at all that may be wrong: an opening reads millions of these.
+        if (
+            crc32c(body, crc32c(view[start : column - 4])) == crc
+            and version == VERSION
+            and kind == _WRITE
+            and of_region == region
+            and stop - column == length >= 4 * (count + 1) >= 8
+            and not (gap or reserved or length % _ALIGNMENT)
+        ):
+            return _new_write((owner, logs, table, first, count, body))
+    return _decode_other(view[start:stop], region, f"{log} at offset {offset}")
+
+
+def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:
+    """What is no sound write: an owner record, or damage."""
     size = len(view)
     if size and view[0] != VERSION:
         raise Corrupt(f"{where}: version {view[0]} of a record; this Cordwood knows version {VERSION}: use a newer one")
     if size < HEADER_BYTES:
         raise Corrupt(f"{where}: {size} bytes are no record of a write-ahead log: it has {HEADER_BYTES} or more")
-    _, kind, gap, count, owner, logs, table, first, of_region, reserved, length = _HEADER.unpack_from(view)
-    (crc,) = _CRC.unpack_from(view, HEADER_BYTES - 4)
+    _, kind, gap, count, owner, logs, table, first, of_region, reserved, length, crc = _unpack(view)
     found = crc32c(view[HEADER_BYTES:], crc32c(view[: HEADER_BYTES - 4]))
     if found != crc:
         raise Corrupt(f"{where}: the record's CRC is {crc:#010x}, that of its bytes {found:#010x}: restore a copy")
@@ -117,10 +144,11 @@ def decode_record(data: Buffer, region: int, where: str) -> DataRecord:
         return OwnerRecord(owner, logs, table, bytes(view[HEADER_BYTES:]).rstrip(b"\0").decode(errors="replace"))
     if kind != _WRITE or not count:
         raise Corrupt(f"{where}: a record of kind {kind} with {count} logs is not known: use a newer Cordwood")
-    end = HEADER_BYTES + 4 * (count + 1)
-    if end > size:
-        raise Corrupt(f"{where}: {count} logs do not fit into a record of {size} bytes: restore a copy")
-    return WriteRecord(owner, logs, table, first, BinaryColumn(view[HEADER_BYTES:end].cast("i"), view[end:]))
+    raise Corrupt(f"{where}: {count} logs do not fit into a record of {size} bytes: restore a copy")
+
+
+_unpack = _HEADER_AND_CRC.unpack_from
+_new_write: Callable[[tuple[int, int, int, int, int, memoryview]], WriteRecord] = partial(tuple.__new__, WriteRecord)
 
 
 def _sealed(header: bytes, body: bytes) -> bytes:

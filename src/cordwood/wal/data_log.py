@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailable
 from cordwood.log import Log, TopicInfo
@@ -112,9 +113,21 @@ class DataLog:
 
 
 def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int, DataRecord]]:
-    """The records of a batch of a data log, with their offsets; their payloads are views of the batch."""
-    for offset, value in zip(batch.offsets, values_of(batch), strict=True):
-        yield offset, decode_record(value, region, f"{name} at offset {offset}")
+    """The records of a batch of a data log, with their offsets; their columns are views of the batch."""
+    values = batch.rows()[0]
+    views: Iterable[memoryview]
+    starts: Iterable[int]
+    stops: Iterable[int]
+    if isinstance(values, BinaryColumn):
+        _, offsets, data = values.buffers()
+        bounds = offsets[values.start : values.start + len(values) + 1].tolist()
+        views, starts, stops = repeat(data), bounds, bounds[1:]
+    else:
+        # A null, which nobody of ours writes, is no record: decoding says so.
+        views = [memoryview(value or b"") for value in values]
+        starts, stops = repeat(0), map(len, views)
+    places = batch.offsets
+    return zip(places, map(decode_record, views, starts, stops, repeat(region), repeat(name), places), strict=True)
 
 
 def values_of(batch: StoredBatch) -> Iterator[Buffer]:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from cordwood.errors import CordwoodError, Fenced, Timeout, Unavailable
 from cordwood.wal.data_log import DataLog
-from cordwood.wal.meta_codec import Marks, MetaRecord
+from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.snapshot import parts_of
 from cordwood.wal.writer import Writer
@@ -25,7 +25,7 @@ SNAPSHOT_MARKS: Final = 10_000
 TABLES_PER_DROP: Final = 64
 """A drop makes a snapshot due too; in a region of many tables, every so many drops as pay for it."""
 MARKS_MAX: Final = 20_000
-"""Marks in one record: 340 KB."""
+"""Marks in one record, if it may be so large: 340 KB."""
 ATTEMPTS_MAX: Final = 3
 PAUSE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 5.0
@@ -53,10 +53,16 @@ class Snapshotted(NamedTuple):
 class Keeper:
     """The meta log of a region that this process owns."""
 
-    def __init__(self, data: DataLog, meta: MetaLog, writer: Writer, timeout: float, *, due: bool) -> None:
+    def __init__(
+        self, data: DataLog, meta: MetaLog, writer: Writer, record_bytes_max: int, timeout: float, *, due: bool
+    ) -> None:
         """`due`: the meta log lacks something, which a snapshot makes good."""
+        self._record_bytes_max = record_bytes_max
+        self._marks_max = min(MARKS_MAX, (record_bytes_max - HEADER_BYTES) // MARK_BYTES - 1)
         self.failure: CordwoodError | None = None
-        """Why the last snapshot failed, or why the meta log could not be trimmed; None once it went well."""
+        """Why the last snapshot failed; None: it did not."""
+        self.refused: CordwoodError | None = None
+        """Why the meta log was not trimmed, if it was not: it is longer than it must be, and no more than that."""
         self._data = data
         self._meta = meta
         self._writer = writer
@@ -128,7 +134,7 @@ class Keeper:
             self._task = None
 
     async def _append_marks(self) -> None:
-        marks, self._marks = self._marks[:MARKS_MAX], self._marks[MARKS_MAX:]
+        marks, self._marks = self._marks[: self._marks_max], self._marks[self._marks_max :]
         columns = ([m.table for m in marks], [m.through for m in marks], [m.dropped for m in marks])
         try:
             self.check_owner()
@@ -169,7 +175,7 @@ class Keeper:
         self.check_owner()
         state = self._data.state
         self._number += 1
-        parts = parts_of(state, self._data.owner, self._number)
+        parts = parts_of(state, self._data.owner, self._number, self._record_bytes_max)
         done = Snapshotted(parts[0].high_watermark, parts[0].trim_target)
         seen = state.writes, state.bytes
         first, *_ = [await self._append(part) for part in parts]
@@ -184,8 +190,9 @@ class Keeper:
         """R14: what stands before a complete snapshot that counts is in it."""
         try:
             await self._meta.log.trim(before)
+            self.refused = None
         except CordwoodError as error:
-            self.failure = error  # it is longer than it must be: no more than that
+            self.refused = error
 
     async def _append(self, record: MetaRecord) -> int:
         """Append it until it is there. Twice is no harm: marks fold by maximum, parts of a snapshot by number."""
@@ -220,7 +227,7 @@ class Keeper:
     def check_owner(self) -> None:
         """Whoever is fenced appends nothing more."""
         if self._writer.fenced is not None:
-            raise self._writer.fenced
+            raise copy(self._writer.fenced)
         self._data.check_owner()
 
     def _cordwood_error(self, error: Exception) -> CordwoodError:

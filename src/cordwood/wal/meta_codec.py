@@ -16,6 +16,7 @@ from cordwood.records import Buffer
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
+MARK_BYTES: Final = 17
 DROPPED: Final = -1
 """Stands where a table's high watermark would, of one that is dropped."""
 
@@ -39,6 +40,8 @@ class MetaOwner(NamedTuple):
     owner: int
     session: int
     who: str
+    anew: bool = False
+    """The data log has lost its end: ids that stand before this record are not comparable with those behind it."""
 
 
 class Marks(NamedTuple):
@@ -88,7 +91,7 @@ def encode_meta(region: int, record: MetaRecord) -> bytes:
     88
     """
     if isinstance(record, MetaOwner):
-        return _sealed(_OWNER, 0, record.owner, region, (record.session, 0, 0, 0, 0), record.who.encode())
+        return _sealed(_OWNER, record.anew, record.owner, region, (record.session, 0, 0, 0, 0), record.who.encode())
     if isinstance(record, Marks):
         count = len(record.tables)
         body = pack(f"<{2 * count}q{count}B", *record.tables, *record.through, *record.dropped)
@@ -129,11 +132,11 @@ def decode_meta(data: Buffer, region: int, where: str) -> MetaRecord:
     body = view[HEADER_BYTES:]
     if gap or length != len(body) or length % _ALIGNMENT:
         raise Corrupt(f"{where}: a record of {size} bytes that this Cordwood cannot have written: use a newer one")
-    if kind == _OWNER and not count:
-        return MetaOwner(owner, number, bytes(body).rstrip(b"\0").decode(errors="replace"))
-    if kind == _MARKS and 17 * count <= length:
+    if kind == _OWNER and count <= 1:
+        return MetaOwner(owner, number, bytes(body).rstrip(b"\0").decode(errors="replace"), bool(count))
+    if kind == _MARKS and MARK_BYTES * count <= length:
         longs = body[: 16 * count].cast("q")
-        return Marks(owner, longs[:count].tolist(), longs[count:].tolist(), list(body[16 * count : 17 * count]))
+        return Marks(owner, longs[:count].tolist(), longs[count:].tolist(), list(body[16 * count : MARK_BYTES * count]))
     if kind == _SNAPSHOT and part < parts and length >= _REGION_BYTES:
         logs, writes, total, flags, entries, positions = _REGION.unpack_from(body)
         sizes = (count, count, count, count, entries, entries, positions, positions)

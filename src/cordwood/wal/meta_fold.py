@@ -21,10 +21,15 @@ class MetaFold:
     drops: dict[int, int] = field(default_factory=dict)
     snapshot: list[SnapshotPart] | None = None
     """The complete one with the highest watermark, of several the last."""
+    outdated: list[SnapshotPart] | None = None
+    """The last one of a data log that has lost its end since: what it says of tables was true, its offsets are not."""
     _parts: dict[tuple[int, int], dict[int, SnapshotPart]] = field(default_factory=dict)
 
     def take(self, record: MetaRecord) -> bool:
         """Take in the next record; whether it counts."""
+        if isinstance(record, MetaOwner) and record.anew:
+            self.outdated, self.snapshot = self.snapshot or self.outdated, None
+            self.owner = NOBODY
         # R12: an owner's id is an offset of the data log, so the higher one is the later one, wherever they meet.
         if record.owner < self.owner:
             return False
@@ -60,7 +65,7 @@ class MetaFold:
             state.mark(table, through)
         for table, through in self.drops.items():
             state.mark(table, through, dropped=True)
-        for part in self.snapshot or ():
+        for part in self.snapshot or self.outdated or ():
             for table, next_, through, high in zip(
                 part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, strict=True
             ):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed
+from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
 from cordwood.wal.data_log import values_of
 from cordwood.wal.meta_codec import MetaOwner, MetaRecord, decode_meta, encode_meta
 from cordwood.wal.meta_fold import MetaFold
+
+ATTEMPTS_MAX: Final = 20
+"""Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""
 
 
 class MetaLog:
@@ -29,11 +33,11 @@ class MetaLog:
     @property
     def cut(self) -> bool:
         """Whether something is missing: the owners trim it to the first part of a complete snapshot, and no further."""
-        return self.start > 0 and self.fold.snapshot is None
+        return self.start > 0 and self.fold.snapshot is None and self.fold.outdated is None
 
     async def read(self) -> None:
         """All of it, from its start, to the end as of now."""
-        while True:
+        for _ in range(ATTEMPTS_MAX):
             try:
                 self.start, end = await self.log.bounds()
             except NotFound:
@@ -44,13 +48,17 @@ class MetaLog:
                 await self._read_to(end)
             except Trimmed:
                 continue  # R16: its owner has trimmed it, since there is a newer snapshot
-            if self.fold.snapshot is not None:
-                self.snapshot_offset = self.fold.snapshot[0].high_watermark
+            parts = self.fold.snapshot
+            self.snapshot_offset = parts[0].high_watermark if parts else 0
             return
+        raise Unavailable(f"{self.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: try again")
 
-    async def claim(self, owner: int, session: int, who: str) -> None:
-        """Whose records count from here on, unless there is a higher id: then `Fenced`. All before it is read then."""
-        record = encode_meta(self.region, MetaOwner(owner, session, who))
+    async def claim(self, owner: int, session: int, who: str, *, anew: bool) -> None:
+        """Whose records count from here on, unless there is a higher id: then `Fenced`. All before it is read then.
+
+        `anew`: the data log has lost its end, so that higher ids before this record mean nothing any more.
+        """
+        record = encode_meta(self.region, MetaOwner(owner, session, who, anew))
         try:
             (offset,) = await self.log.append(Batch.of([record]))
         except CordwoodError as error:
@@ -98,5 +106,10 @@ class MetaLog:
             async for batch in reader:
                 for offset, value in zip(batch.offsets, values_of(batch), strict=True):
                     self.fold.take(decode_meta(value, self.region, f"{self.log.name} at offset {offset}"))
+                    self.next_offset = offset + 1
                 await asyncio.sleep(0)
-        self.next_offset = stop
+        if self.next_offset < stop:
+            # On Kafka: a new leader does not know the end yet. What is missing may decide whether a record counts.
+            raise Unavailable(
+                f"{self.log.name} can be read up to {self.next_offset}, though {stop - 1} was appended: try again"
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
@@ -17,7 +17,7 @@ from cordwood.wal.data_log import records_of
 from cordwood.wal.fence import Fence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each write, and it would take three times as long to make
 class TableLogs:
     """Logs of one table that were written together: one write, or the part of it that was asked for.
 
@@ -96,7 +96,7 @@ class RegionReader:
         self, log: Log, region: int, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver
     ) -> None:
         self.skipped = 0
-        """Logs that were read over because they are deleted."""
+        """Logs that were read over: they are deleted, or of no table that was asked for."""
         self._log = log
         self._reader: Reader | None = log.read(place.start, stop)
         self._region = region
@@ -105,24 +105,35 @@ class RegionReader:
         self._stop = stop
         self._start_over = start_over
         self._ready: deque[TableLogs] = deque()
+        self._only: Collection[int] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> TableLogs:
         while not self._ready:
-            if self._reader is None:
-                raise StopAsyncIteration
-            try:
-                batch = await anext(self._reader)
-            except Trimmed as trimmed:
-                await self._go_on_behind(trimmed)
-                continue
-            if self._take(records_of(batch, self._region, self._log.name)):
-                await self._reader.close()
-                self._reader = None
+            await self._read_on()
             await asyncio.sleep(0)
         return self._ready.popleft()
+
+    async def _batch(self, only: Collection[int] | None) -> Sequence[TableLogs]:
+        """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end."""
+        self._only = only
+        await self._read_on()
+        ready, self._ready = self._ready, deque()
+        return ready
+
+    async def _read_on(self) -> None:
+        if self._reader is None:
+            raise StopAsyncIteration
+        try:
+            batch = await anext(self._reader)
+        except Trimmed as trimmed:
+            await self._go_on_behind(trimmed)
+            return
+        if self._take(records_of(batch, self._region, self._log.name)):
+            await self._reader.close()
+            self._reader = None
 
     async def _go_on_behind(self, trimmed: Trimmed) -> None:
         """R16: what was trimmed is deleted. The rest is there, all of it behind what was given out."""
@@ -153,24 +164,29 @@ class RegionReader:
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
-        (_, fence, deleted), wanted, ready = self._place, self._wanted, self._ready
+        (_, fence, deleted), wanted, only, ready = self._place, self._wanted, self._only, self._ready
+        whole = wanted == Wanted()
         for offset, record in records:
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
                 continue
-            count = len(record.payloads)
-            if not fence.takes_write(record.owner, record.logs, count):
+            owner, logs, table, first, count, _ = record
+            if not fence.takes_write(owner, logs, count):
                 continue
-            if wanted.table is not None and wanted.table != record.table:
+            if wanted.table is not None and wanted.table != table:
                 continue
-            if wanted.stop is not None and record.first >= wanted.stop:
+            if only is not None and table not in only:
+                self.skipped += count
+                continue
+            if wanted.stop is not None and first >= wanted.stop:
                 return True
-            first = max(record.first, deleted.get(record.table, 0) + 1)
-            self.skipped += min(first - record.first, count)
-            if first - record.first >= count:
-                continue
-            sequences = range(record.first, record.first + count)
-            part = wanted.part(TableLogs(record.table, sequences, record.payloads, offset), first)
+            live = max(first, deleted.get(table, 0) + 1)
+            if live > first:
+                self.skipped += min(live - first, count)
+                if live - first >= count:
+                    continue
+            logs_of = TableLogs(table, range(first, first + count), record.payloads, offset)
+            part = logs_of if whole and live == first else wanted.part(logs_of, live)
             if part is not None:
                 ready.append(part)
         return False

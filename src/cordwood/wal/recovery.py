@@ -45,10 +45,14 @@ class RecoveryReport:
 
 
 class _Channel:
-    __slots__ = ("busy", "parked", "size", "taken_to", "waiting")
+    """What waits for one table."""
 
-    def __init__(self) -> None:
-        self.waiting: deque[TableLogs] = deque()
+    __slots__ = ("busy", "parked", "size", "table", "taken_to", "views", "waiting")
+
+    def __init__(self, table: int) -> None:
+        self.table = table
+        self.waiting: deque[tuple[TableLogs, int]] = deque()  # with their weights
+        self.views = 0  # so many of them, the last ones, are views of the batch that was read last
         self.size = 0
         self.busy = False
         self.parked: int | None = None  # the offset of the first write that found it full
@@ -57,6 +61,13 @@ class _Channel:
     @property
     def idle(self) -> bool:
         return not self.waiting and not self.busy
+
+    def copy_views(self) -> None:
+        """What goes on waiting is copied: a view of a few bytes would keep everything alive that was read with it."""
+        waiting = self.waiting
+        for place in range(-min(self.views, len(waiting)), 0):
+            logs, weight = waiting[place]
+            waiting[place] = TableLogs(logs.table, logs.sequences, _copied(logs.payloads), logs.offset), weight
 
 
 class Recovery:
@@ -68,9 +79,11 @@ class Recovery:
         self._apply = apply
         self._tables = None if tables is None else frozenset(tables)
         self._channels: dict[int, _Channel] = {}
+        self._with_views: list[_Channel] = []
         self._size = 0
-        self._ready: asyncio.Queue[int] = asyncio.Queue()  # tables with something to do, each at most once: bounded
-        self._progress = asyncio.Event()
+        self._ready: deque[_Channel] = deque()  # those with something to do, each at most once: bounded
+        self._resting: list[asyncio.Future[None]] = []
+        self._progress: asyncio.Event | None = None
         self._ended = False
 
     async def run(self, concurrency: int) -> RecoveryReport:
@@ -86,7 +99,7 @@ class Recovery:
         return self.report
 
     async def _scan_all(self) -> None:
-        await self._distribute(None, None)
+        self.report.skipped += await self._distribute(None, self._tables)
         while parked := [channel for channel in self._channels.values() if channel.parked is not None]:
             await self._until(lambda parked=parked: any(channel.idle for channel in parked))  # type: ignore[misc]
             again = {table for table, channel in self._channels.items() if channel.parked is not None and channel.idle}
@@ -95,76 +108,92 @@ class Recovery:
                 self._channels[table].parked = None
             await self._distribute(start, again)
 
-    async def _distribute(self, start: int | None, only: Collection[int] | None) -> None:
+    async def _distribute(self, start: int | None, only: Collection[int] | None) -> int:
+        """Read on from there, and offer what is of these tables; how many logs were read over."""
         async with self._scan(start) as reader:
-            async for logs in reader:
-                if only is not None and logs.table not in only:
-                    continue
-                if self._tables is not None and logs.table not in self._tables:
-                    self.report.skipped += len(logs)
-                    continue
-                if self._size >= CHANNELS_BYTES_MAX:
-                    await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
-                self._offer(logs)
-            if only is None:
-                self.report.skipped += reader.skipped
+            while True:
+                try:
+                    batch = await reader._batch(only)
+                except StopAsyncIteration:
+                    return reader.skipped
+                for logs in batch:
+                    if self._size >= CHANNELS_BYTES_MAX:
+                        await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
+                    self._offer(logs)
+                await asyncio.sleep(0)  # what can be applied at once, is, and needs no copy
+                for channel in self._with_views:
+                    if channel.waiting:
+                        channel.copy_views()
+                    channel.views = 0
+                self._with_views.clear()
 
     def _offer(self, logs: TableLogs) -> None:
         table = logs.table
         channel = self._channels.get(table)
         if channel is None:
-            channel = self._channels[table] = _Channel()
+            channel = self._channels[table] = _Channel(table)
         if channel.parked is not None or logs.offset <= channel.taken_to or table in self.report.failed:
             return
         weight = logs.weight
-        if channel.waiting and channel.size + weight > CHANNEL_BYTES_MAX:
+        waiting = channel.waiting
+        if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
             channel.parked = logs.offset  # R18
             return
-        channel.waiting.append(TableLogs(table, logs.sequences, _copied(logs.payloads), logs.offset))
+        if not waiting and not channel.busy:
+            self._ready.append(channel)
+            if self._resting:
+                self._resting.pop().set_result(None)
+        waiting.append((logs, weight))
         channel.taken_to = logs.offset
         channel.size += weight
         self._size += weight
-        if len(channel.waiting) == 1 and not channel.busy:
-            self._ready.put_nowait(table)
+        if not channel.views:
+            self._with_views.append(channel)
+        channel.views += 1
 
     async def _work(self) -> None:
+        ready, report, apply = self._ready, self.report, self._apply
+        loop = asyncio.get_running_loop()
         while True:
-            table = await self._ready.get()
-            channel = self._channels[table]
-            logs = channel.waiting.popleft()
+            while not ready:
+                rest: asyncio.Future[None] = loop.create_future()
+                self._resting.append(rest)
+                await rest
+            channel = ready.popleft()
+            logs, weight = channel.waiting.popleft()
             channel.busy = True
             try:
-                await self._apply(table, logs)
-                self.report.applied += len(logs)
-                self.report.bytes += logs.payloads.data_bytes
+                await apply(channel.table, logs)
+                count = len(logs.sequences)
+                report.applied += count
+                report.bytes += weight - 4 * (count + 1)  # less what their bounds weigh
             except asyncio.CancelledError as error:
                 if self._ended:
                     raise
-                self.report.failed[table] = error  # something of its own that `apply` awaited was cancelled
+                report.failed[channel.table] = error  # something of its own that `apply` awaited was cancelled
             except Exception as error:
-                self.report.failed[table] = error
+                report.failed[channel.table] = error
             channel.busy = False
-            self._let_go(table, channel, logs)
-
-    def _let_go(self, table: int, channel: _Channel, logs: TableLogs) -> None:
-        size = logs.weight
-        if table in self.report.failed:
-            size = channel.size
-            channel.waiting.clear()
-            channel.parked = None
-        channel.size -= size
-        self._size -= size
-        if channel.waiting:
-            self._ready.put_nowait(table)  # behind the others: each gets its turn
-        self._progress.set()
+            if report.failed and channel.table in report.failed:
+                weight = channel.size
+                channel.waiting.clear()
+                channel.parked = None
+            channel.size -= weight
+            self._size -= weight
+            if channel.waiting:
+                ready.append(channel)  # behind the others: each gets its turn
+            if self._progress is not None:
+                self._progress.set()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until that holds, which it may after each write that is applied."""
+        self._progress = progress = asyncio.Event()
         while not holds():
-            self._progress.clear()
-            await self._progress.wait()
+            progress.clear()
+            await progress.wait()
+        self._progress = None
 
 
 def _copied(column: BinaryColumn) -> BinaryColumn:
-    """What waits is copied: a view of a few bytes would keep everything alive that was read with it."""
     _, offsets, data = column.compact()
     return BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))

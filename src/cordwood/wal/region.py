@@ -235,7 +235,7 @@ class Region:
             snapshot_lag=state.next_offset - (self._meta.snapshot_offset or self._data.start),
             pruned_to=self._data.start if own is None else own.cleaner.pruned_to,
             trimmed_to=self._data.start if own is None else own.cleaner.trimmed_to,
-            trim_refused=None if own is None else own.cleaner.refused,
+            trim_refused=None if own is None else own.cleaner.refused or own.keeper.refused,
             lost=self._lost,
             failure=None if own is None else own.failure,
         )
@@ -275,7 +275,7 @@ class Region:
         if place.start >= trimmed.start:
             return place  # by this owner
         data = DataLog(self._data.log, self.id, self._data.who)
-        if await restore(data, MetaLog(self._meta.log, self.id)):
+        if (await restore(data, MetaLog(self._meta.log, self.id))).lost:
             raise trimmed
         return _first_place(data.state)
 

@@ -6,12 +6,13 @@ What is missing is made good where it can be, and said where it cannot.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from cordwood.errors import Corrupt, Trimmed, Unavailable
+from cordwood.errors import Trimmed, Unavailable
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.fence import Fence
 from cordwood.wal.meta_log import MetaLog
@@ -20,15 +21,26 @@ from cordwood.wal.state import RegionState, TableState
 
 ATTEMPTS_MAX: Final = 20
 """Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""
+LOOKS_MAX: Final = 5
+PAUSE_SECONDS: Final = 0.1
+"""How often a data log that is shorter than it was is looked at again, and after which time."""
 TABLES_SHOWN_MAX: Final = 20
 
 _LOGGER = logging.getLogger("cordwood")
 
 
-async def restore(data: DataLog, meta: MetaLog) -> dict[int, range]:
-    """Give the data log its state, applied to the end as of now; what is lost, by table. Nothing is appended."""
+class Restored(NamedTuple):
+    lost: dict[int, range]
+    """Numbers of logs that are missing, by table, as far as they are known."""
+    shortened: bool = False
+    """Whether the data log has lost its end: its offsets come again, and with them the ids of owners."""
+    gaps: bool = False
+    """Whether the meta log does not say all that is known now."""
+
+
+async def restore(data: DataLog, meta: MetaLog) -> Restored:
+    """Give the data log its state, applied to the end as of now. Nothing is appended."""
     for _ in range(ATTEMPTS_MAX):
-        await meta.read()
         try:
             return await _restore_once(data, meta)
         except Trimmed:
@@ -36,48 +48,58 @@ async def restore(data: DataLog, meta: MetaLog) -> dict[int, range]:
     raise _never_still(data)
 
 
-async def take_over(data: DataLog, meta: MetaLog) -> dict[int, range]:
-    """Become the owner of a region, and give its data log its state; what is lost, by table."""
+async def take_over(data: DataLog, meta: MetaLog) -> Restored:
+    """Become the owner of a region, and give its data log its state."""
     for _ in range(ATTEMPTS_MAX):
-        lost = await restore(data, meta)
+        found = await restore(data, meta)
         try:
             await data.take()
         except Trimmed:
             continue  # by the earlier owner, between the two
         # R12: data first, so that the id is known; and what the earlier owner still marked is read up to our record.
-        await meta.claim(data.owner, data.session, data.who)
+        await meta.claim(data.owner, data.session, data.who, anew=found.shortened)
         meta.fold.mark(data.state)
-        return lost
+        return found
     raise _never_still(data)
 
 
-async def _restore_once(data: DataLog, meta: MetaLog) -> dict[int, range]:
-    start, end = await data.log.bounds()
-    data.start = start
-    parts = meta.fold.snapshot
+async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
+    shortened = await _look(data, meta)
+    start = data.start
+    parts = meta.fold.snapshot or meta.fold.outdated
     if parts is None:
         _warn_of_a_rebuild(data, meta, start)
-        data.state = RegionState(start, Fence(start), forgetful=start > 0)
+        data.state = RegionState(start, Fence(start), forgetful=start > 0 or shortened)
         await data.catch_up()
         meta.fold.mark(data.state)
-        return {}
-    if parts[0].high_watermark > end:
-        raise Corrupt(
-            f"{data.log.name} ends at {end}, and a snapshot in {meta.log.name} has seen it up to "
-            f"{parts[0].high_watermark}: restore the data log, or delete both topics"
-        )
+        return Restored({}, shortened, shortened or meta.cut)
     known = state_of(parts)
     meta.fold.mark(known)
-    if start <= parts[0].trim_target:
+    if not shortened and meta.fold.snapshot is not None and start <= parts[0].trim_target:
         data.state = known
         await data.catch_up()
-        return {}
+        return Restored({})
     # R16: above the trim target nobody of ours trims. All that is left is read, to say what is not.
-    data.state = RegionState(start, Fence(start), forgetful=known.forgetful or start > known.next_offset)
+    data.state = RegionState(start, Fence(start), forgetful=known.forgetful or start > known.next_offset or shortened)
     await data.catch_up()
+    if not shortened and meta.fold.snapshot is None:
+        _merge(data.state, known, start)  # it was told when it was found, and no snapshot was made since
+        return Restored({}, gaps=True)
     lost = _merge(data.state, known, start)
-    _LOGGER.warning("%s was cut before offset %d, and lost are: %s", data.log.name, start, _shown(lost))
-    return lost
+    what = "lost its end" if shortened else f"was cut before offset {start}"
+    _LOGGER.warning("%s %s, and lost are: %s", data.log.name, what, _shown(lost))
+    return Restored(lost, shortened, gaps=True)
+
+
+async def _look(data: DataLog, meta: MetaLog) -> bool:
+    """Read the meta log, and where the data log begins; whether that ends before what the meta log has seen of it."""
+    for _ in range(LOOKS_MAX):
+        await meta.read()
+        data.start, end = await data.log.bounds()
+        if max(meta.snapshot_offset, meta.fold.owner + 1) <= end:
+            return False
+        await asyncio.sleep(PAUSE_SECONDS)  # a broker that has just become the leader may not know the end yet
+    return True
 
 
 def _never_still(data: DataLog) -> Unavailable:
@@ -101,6 +123,8 @@ def _merge(state: RegionState, known: RegionState, start: int) -> dict[int, rang
     """Put what was known of the tables into a state that was made from what is left; what is lost, by table."""
     lost: dict[int, range] = {}
     blind = start > known.next_offset  # whether there were writes that no snapshot has seen and no record is left of
+    # R15: whatever numbers are lost, the running count stays above them.
+    state.fence.logs = max(state.fence.logs, known.fence.logs)
     for table, seen in state.all_tables():
         was = known.table_states.get(table)
         first = seen.mapping[0][0] if seen.mapping else seen.next_sequence
@@ -118,7 +142,9 @@ def _merge(state: RegionState, known: RegionState, start: int) -> dict[int, rang
             if was.dropped:
                 seen.dropped_through = seen.next_sequence - 1
         seen = state.table_states[table]
-        seen.next_sequence = max(seen.next_sequence, was.next_sequence)
+        if seen.next_sequence < was.next_sequence:
+            _note(lost, table, max(seen.next_sequence, _first_live(was)), was.next_sequence)
+            seen.next_sequence = was.next_sequence
         if was.deleted_through:
             state.mark(table, was.deleted_through)
     return lost
@@ -131,7 +157,8 @@ def _first_live(table: TableState) -> int:
 
 def _note(lost: dict[int, range], table: int, start: int, stop: int) -> None:
     if start < stop:
-        lost[table] = range(start, stop)
+        found = lost.get(table, range(start, stop))
+        lost[table] = range(min(found.start, start), max(found.stop, stop))
 
 
 def _shown(lost: Mapping[int, range]) -> str:

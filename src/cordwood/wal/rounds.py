@@ -31,6 +31,7 @@ class Rounds:
         self._bytes_max = bytes_max
         self._flush = flush
         self._warned_of: list[int] = []
+        self._closed = False
         self._task = asyncio.create_task(self._run(), name="cordwood-clean")
 
     async def close(self) -> None:
@@ -40,12 +41,13 @@ class Rounds:
             with suppress(RuntimeError):  # that loop is closed, and the task with it
                 loop.call_soon_threadsafe(self._task.cancel)
             return
-        self._task.cancel()
-        if self._task is not asyncio.current_task():  # `flush` may close the region
+        self._closed = True
+        if self._task is not asyncio.current_task():  # `flush` may close the region: then this round is the last
+            self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while not isinstance(self.failure, Fenced):
+        while not self._closed and not isinstance(self.failure, Fenced):
             await asyncio.sleep(self._every)
             try:
                 await self._round()
@@ -58,7 +60,8 @@ class Rounds:
         tables = self._cleaner.holding_back(self._bytes_max)
         if tables and self._flush is not None:
             await self._flush(tables)
-            await self._cleaner.clean()
+            if not self._closed:
+                await self._cleaner.clean()
         elif tables and tables != self._warned_of:
             shown = ", ".join(map(str, tables[:TABLES_SHOWN_MAX]))
             _LOGGER.warning(

@@ -6,23 +6,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.wal.fence import Fence
-from cordwood.wal.meta_codec import DROPPED, SnapshotPart
-from cordwood.wal.state import RegionState, TableState
+from cordwood.wal.meta_codec import DROPPED, HEADER_BYTES, SnapshotPart
+from cordwood.wal.state import MAPPING_ENTRIES_MAX, RegionState, TableState
 
 PART_BYTES_MAX: Final = 512 * 1024
-"""Far below the limit of a record on every engine, so that a part always fits."""
+"""A part is no larger, also where a record may be."""
 
 _TABLE_BYTES = 33
 _ENTRY_BYTES = 16
+_OTHER_BYTES = HEADER_BYTES + 40 + _ENTRY_BYTES * MAPPING_ENTRIES_MAX + 8
 
 
-def parts_of(state: RegionState, owner: int, number: int) -> list[SnapshotPart]:
+def parts_of(state: RegionState, owner: int, number: int, record_bytes_max: int) -> list[SnapshotPart]:
     """The state as it is now, in parts of a bounded size; one at least."""
+    bytes_max = min(PART_BYTES_MAX, record_bytes_max - _OTHER_BYTES)
     groups: list[list[tuple[int, TableState]]] = [[]]
     size = 0
     for table, meta in state.all_tables():
         weight = _TABLE_BYTES + _ENTRY_BYTES * len(meta.mapping)
-        if groups[-1] and size + weight > PART_BYTES_MAX:
+        if groups[-1] and size + weight > bytes_max:
             groups.append([])
             size = 0
         groups[-1].append((table, meta))
@@ -78,7 +80,8 @@ def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
         positions=list(zip(first.position_offsets, first.position_bytes, strict=True)),
     )
     for part in parts:
-        entries = iter(zip(part.firsts, part.offsets, strict=True))
+        entries = list(zip(part.firsts, part.offsets, strict=True))
+        at = 0
         for table, next_sequence, deleted, high_watermark, count in zip(
             part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, part.entries, strict=True
         ):
@@ -89,7 +92,8 @@ def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
                 meta.dropped_through = next_sequence - 1
             else:
                 meta.high_watermark = high_watermark
-            meta.mapping = [next(entries) for _ in range(count)]
+            meta.mapping = entries[at : at + count]
+            at += count
             if deleted:
                 state.deleted[table] = deleted
     return state

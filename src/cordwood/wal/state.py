@@ -108,7 +108,7 @@ class RegionState:
         if isinstance(record, OwnerRecord):
             self.next_offset = offset + 1
             return self.fence.takes_owner(offset, record)
-        return self.apply_write(offset, record.owner, record.logs, record.table, record.first, len(record.payloads))
+        return self.apply_write(offset, record.owner, record.logs, record.table, record.first, record.length)
 
     def apply_write(self, offset: int, owner: int, logs: int, table: int, first: int, count: int) -> bool:
         """As `apply`, for a write whose numbers are known: its owner does not read what it has just written."""
@@ -193,6 +193,10 @@ class RegionState:
             return 0
         place = bisect_left(self.positions, self.bytes - size, key=_offset)
         return self.positions[place][0] if place < len(self.positions) else self.next_offset
+
+    def pruned(self, before: int) -> None:
+        """What lies before this offset is not asked about any more: the rest is then known more exactly."""
+        del self.positions[: max(0, bisect_right(self.positions, before, key=_number) - 1)]
 
     def tables(self) -> dict[int, TableMeta]:
         return {table: meta.meta() for table, meta in self.all_tables() if not meta.dropped}

@@ -101,8 +101,8 @@ class Wal:
     async def close(self) -> None:
         """Close the regions that it has open; twice is fine."""
         self._closed = True
-        for region in list(self._regions.values()):
-            await region.close()
+        # At once: each leaves a snapshot, and none waits for the others' logs.
+        await asyncio.gather(*(region.close() for region in self._regions.values()))
         self._regions.clear()
 
     async def __aenter__(self) -> Self:
@@ -142,20 +142,18 @@ class Wal:
             await self._make(topic, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
         check_topic(info)
-        if not self._read_only:
-            await self._check_meta_topic(id, timeout)
         data = DataLog(self._engine.log(topic, 0, timeout=self._timeout), id, f"{socket.gethostname()}:{os.getpid()}")
         meta = MetaLog(self._engine.log(meta_topic(self.name, id), 0, timeout=self._timeout), id)
         if self._read_only:
-            return Region(data, meta, await restore(data, meta), None)  # R16: reading never fences
-        return self._owned(data, meta, info, await take_over(data, meta))
-
-    def _owned(self, data: DataLog, meta: MetaLog, info: TopicInfo, lost: dict[int, range]) -> Region:
+            return Region(data, meta, (await restore(data, meta)).lost, None)  # R16: reading never fences
+        meta_info = await self._meta_topic(id, timeout)
+        found = await take_over(data, meta)
         writer = Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout)
-        keeper = Keeper(data, meta, writer, self._timeout, due=meta.cut or bool(lost))
+        limit = meta_info.batch_bytes_max - RECORD_SLACK_BYTES
+        keeper = Keeper(data, meta, writer, limit, self._timeout, due=found.gaps)
         cleaner = Cleaner(data, keeper)
         owning = Owning(writer, keeper, cleaner)
-        region = Region(data, meta, lost, owning)
+        region = Region(data, meta, found.lost, owning)
         if self._clean_every is not None:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
@@ -163,13 +161,16 @@ class Wal:
             owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush)
         return region
 
-    async def _check_meta_topic(self, id: int, timeout: float) -> None:
+    async def _meta_topic(self, id: int, timeout: float) -> TopicInfo:
         topic = meta_topic(self.name, id)
         try:
-            check_topic(await self._engine.topic(topic, timeout=timeout))
+            info = await self._engine.topic(topic, timeout=timeout)
         except NotFound:
             _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
             await self._make(topic, timeout)
+            info = await self._engine.topic(topic, timeout=timeout)
+        check_topic(info)
+        return info
 
     async def _make(self, topic: str, timeout: float) -> None:
         await self._engine.create_topic(

@@ -157,3 +157,14 @@ async def test_a_follower_of_a_topic_that_was_made_anew_is_told(kafka: Broker, c
         await cw.create_topic(log.topic)
         with pytest.raises(cordwood.NotFound):
             await asyncio.wait_for(anext(reader), 20)
+
+
+async def test_a_topic_that_was_deleted_and_made_anew_is_written_at_once(kafka: Broker, topic: str) -> None:
+    """Also by a client that has noticed that it was gone, as it does by itself after some minutes; here soon."""
+    soon = {"topic.metadata.refresh.interval.ms": "50", "topic.metadata.propagation.max.ms": "1"}
+    async with cordwood.connect(kafka.url, config=soon) as cw:
+        for _ in range(5):
+            await cw.create_topic(topic)
+            assert await cw.log(topic).append(Batch.of([b"new"])) == range(1)
+            await cw.delete_topic(topic)
+            await asyncio.sleep(0.1)  # the client looks for itself: there is nothing to wait for

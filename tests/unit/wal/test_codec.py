@@ -24,6 +24,12 @@ hosts = st.from_regex(r"[a-z0-9.-]{1,40}:[0-9]{1,7}", fullmatch=True)
 payload_lists = st.lists(st.binary(max_size=40), min_size=1, max_size=20)
 
 
+def decoded(data: bytes, region: int) -> DataRecord:
+    """As it lies in a batch, between others."""
+    batch = memoryview(b"before" + data + b"behind")
+    return decode_record(batch, 6, 6 + len(data), region, "metrics_data_7/0", 12)
+
+
 def written(payloads: list[bytes], region: int = 7) -> bytes:
     return encode_write(region, 5, 80, 42, 3, len(payloads), encode_payloads(payloads))
 
@@ -33,7 +39,7 @@ def test_a_write_is_read_as_it_was_written(
     region: int, owner: int, logs: int, table: int, first: int, payloads: list[bytes]
 ) -> None:
     data = encode_write(region, owner, logs, table, first, len(payloads), encode_payloads(payloads))
-    record = decode_record(data, region, "here")
+    record = decoded(data, region)
     assert isinstance(record, WriteRecord)
     assert record[:4] == (owner, logs, table, first)
     assert record.payloads == payloads
@@ -49,24 +55,24 @@ def test_a_write_is_read_as_it_was_written(
 )
 def test_an_owner_record_is_read_as_it_was_written(region: int, renews: int, logs: int, session: int, who: str) -> None:
     record = OwnerRecord(renews, logs, session, who)
-    assert decode_record(encode_owner(region, record), region, "here") == record
+    assert decoded(encode_owner(region, record), region) == record
 
 
 @pytest.mark.parametrize(
     "data", [written([b"hello", b"", b"x"]), encode_owner(7, OwnerRecord(NOBODY, 9, 5, "db1:4711"))]
 )
 def test_every_bit_that_flips_and_every_cut_is_noticed(data: bytes) -> None:
-    decode_record(data, 7, "here")
+    decoded(data, 7)
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit >> 3] ^= 1 << (bit & 7)
         with pytest.raises(Corrupt, match=r"^metrics_data_7/0 at offset 12: "):
-            decode_record(bytes(damaged), 7, "metrics_data_7/0 at offset 12")
+            decoded(bytes(damaged), 7)
     for length in range(len(data)):
         with pytest.raises(Corrupt):
-            decode_record(data[:length], 7, "here")
+            decoded(data[:length], 7)
     with pytest.raises(Corrupt):
-        decode_record(data + bytes(8), 7, "here")
+        decoded(data + bytes(8), 7)
 
 
 @settings(max_examples=50)
@@ -78,28 +84,28 @@ def test_two_bytes_that_change_are_noticed(payloads: list[bytes], data: st.DataO
     damaged[first] ^= data.draw(st.integers(1, 255))
     damaged[second] ^= data.draw(st.integers(1, 255))
     with pytest.raises(Corrupt):
-        decode_record(bytes(damaged), 7, "here")
+        decoded(bytes(damaged), 7)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
-        decode_record(data, 7, "here")
+        decoded(data, 7)
 
 
 def test_another_version_is_named() -> None:
     with pytest.raises(Corrupt, match="version 2 of a record; this Cordwood knows version 1"):
-        decode_record(b"\2" + written([b"x"])[1:], 7, "here")
+        decoded(b"\2" + written([b"x"])[1:], 7)
 
 
 def test_a_record_of_another_region_is_refused() -> None:
     with pytest.raises(Corrupt, match="a record of region 8 in the log of region 7"):
-        decode_record(written([b"x"], region=8), 7, "here")
+        decoded(written([b"x"], region=8), 7)
 
 
 def test_payloads_are_views_of_what_was_read() -> None:
     data = bytearray(written([b"abcdefgh"]))
-    record: DataRecord = decode_record(memoryview(data), 7, "here")
+    record: DataRecord = decode_record(memoryview(data), 0, len(data), 7, "metrics_data_7/0", 12)
     assert isinstance(record, WriteRecord)
     data[-8:] = b"ABCDEFGH"
     assert record.payloads[0] == b"ABCDEFGH"

@@ -19,6 +19,7 @@ SNAPSHOT = SnapshotPart(
 )  # fmt: skip
 RECORDS: list[MetaRecord] = [
     MetaOwner(5, 77, "db1:4711"),
+    MetaOwner(5, 77, "db1:4711", anew=True),
     Marks(5, [42, 43, 44], [1, 8, 3], [0, 0, 1]),
     SNAPSHOT,
     SNAPSHOT._replace(

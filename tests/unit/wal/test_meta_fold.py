@@ -21,7 +21,7 @@ def state_with(tables: int, writes: int) -> RegionState:
 
 
 def snapshot_at(high_watermark: int, owner: int = 0, number: int = 1) -> SnapshotPart:
-    (part,) = parts_of(state_with(2, high_watermark - 1), owner, number)
+    (part,) = parts_of(state_with(2, high_watermark - 1), owner, number, 1 << 20)
     assert part.high_watermark == high_watermark
     return part
 
@@ -64,7 +64,7 @@ def test_marks_fold_by_maximum_in_every_order_and_however_often() -> None:
 def test_r14_only_a_complete_set_of_parts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 200)
     state = state_with(10, 40)
-    parts = parts_of(state, 0, 1)
+    parts = parts_of(state, 0, 1, 1 << 20)
     assert len(parts) > 3
     assert {part.parts for part in parts} == {len(parts)}
     for missing in range(len(parts)):
@@ -90,7 +90,7 @@ def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
     state.mark(1, 399)
     state.mark(2, 400)
     state.mark(3, 400, dropped=True)
-    parts = parts_of(state, 0, 1)
+    parts = parts_of(state, 0, 1, 1 << 20)
     again = state_of(parts)
     assert again.tables() == state.tables()
     assert list(again.tables()) == [0, 1, 2, 4]
@@ -106,3 +106,16 @@ def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
             each.grew(1, 10)
     assert again.tables() == state.tables()
     assert again.positions == state.positions
+
+
+def test_of_a_data_log_that_lost_its_end_ids_and_watermarks_begin_anew() -> None:
+    fold = MetaFold()
+    fold.take(MetaOwner(20, 1, "old:1"))
+    fold.take(Marks(20, [1], [3], [0]))
+    fold.take(snapshot_at(30, owner=20))
+    assert fold.take(MetaOwner(5, 2, "new:2", anew=True))
+    assert (fold.owner, fold.who, fold.snapshot, fold.marks) == (5, "new:2", None, {1: 3})
+    assert fold.outdated is not None
+    assert not fold.take(MetaOwner(4, 3, "late:3"))
+    assert fold.take(snapshot_at(9, owner=5))
+    assert fold.snapshot == [snapshot_at(9, owner=5)], "though an older one has seen more of the old log"

@@ -29,7 +29,7 @@ from ..options import add_json, wants_json
 from ..output import print_json
 from .stage import Missing, Stage, filesystem_of
 
-CHAPTERS = ("topic", "append", "writers", "columns", "arrow", "spark", "blocking", "follow", "crash", "trim")
+CHAPTERS = ("topic", "append", "writers", "columns", "arrow", "spark", "blocking", "follow", "crash", "trim", "wal")
 
 _TERMINATED = 143  # as a shell reports a program that SIGTERM ended
 _CHAPTER_SECONDS_MAX = 60

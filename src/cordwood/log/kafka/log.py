@@ -125,10 +125,15 @@ class KafkaLog(Log):
     async def _look_up(self, deadline: float) -> tuple[TopicFacts, Sender]:
         cluster = self._cluster
         seconds = max(0.0, deadline - time.monotonic())
-        facts = await self._call(seconds, "append", lambda: writable_topic(cluster, self.topic, self.partition))
-        sender = cluster.sender(facts.batch_bytes_max)
-        self._facts, self._sender = facts, sender
-        return facts, sender
+
+        def look_up() -> tuple[TopicFacts, Sender]:
+            facts = writable_topic(cluster, self.topic, self.partition)
+            sender = cluster.sender(facts.batch_bytes_max)
+            sender.meet(self.topic, facts.topic_id)
+            return facts, sender
+
+        self._facts, self._sender = found = await self._call(seconds, "append", look_up)
+        return found
 
     async def _room(self, sender: Sender, deadline: float) -> None:
         """Back-pressure: wait until the queue has been taken from."""

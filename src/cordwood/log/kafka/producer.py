@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -13,6 +14,7 @@ from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
 from .delivery import CHUNK_RECORDS, Append, tell
 from .errors import is_refused, kafka_error, translated
 from .settings import Settings
+from .topics import ATTEMPT_SECONDS
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -56,6 +58,7 @@ class Sender:
         self._room_wanted: list[Callable[[], None]] = []
         self._closing: float | None = None
         self._expire_next = 0.0
+        self._met: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="cordwood-kafka-write", daemon=True)
         self._thread.start()
 
@@ -76,6 +79,14 @@ class Sender:
             if self._idle:
                 self._work.notify()
             return True
+
+    def meet(self, topic: str, topic_id: str) -> None:
+        """Have the client look at a topic that is there, unless it has: of one that it knew, and that was deleted and
+        made anew, it says for a while that there is none. Blocks."""
+        if self._met.get(topic) != topic_id:
+            with suppress(KafkaException):  # then it finds out by itself
+                self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
+            self._met[topic] = topic_id
 
     def when_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when the queue has been taken from."""

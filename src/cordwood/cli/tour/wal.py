@@ -1,0 +1,95 @@
+"""Chapter: many tables share one write-ahead log, whose owner is killed, and recovered from."""
+
+import asyncio
+import random
+import time
+
+from cordwood.client import connect
+from cordwood.errors import CordwoodError
+from cordwood.wal import TableLogs
+
+from .stage import Facts, Stage, url_of
+from .wal_writer import NAME, REGION, TABLES, payload
+
+TITLE = "A write-ahead log: a write, a kill and a recovery"
+
+_SECONDS_MIN = 0.3
+_SECONDS_MAX = 0.6
+
+
+async def run(stage: Stage) -> Facts:
+    url = url_of(stage.folder / "wal")
+    stage.say(
+        f"A region is one log that many tables share. Another process opens region {REGION}, and {TABLES} tables write"
+        " to it, each after its last ack; at a random moment it is killed."
+    )
+    stage.show(f'async with cw.wal("{NAME}").region({REGION}) as region:')
+    stage.show("    await region.write(table, payloads)")
+    acked, pid = await _write_and_kill(stage, url)
+    if not acked:
+        raise CordwoodError(f"process {pid} ended before its first ack")
+    told = sum(acked.values())
+    stage.say(f"kill -9 {pid}: until then it had told of {told:,} durable logs of {len(acked)} tables.")
+    found: dict[int, int] = dict.fromkeys(range(TABLES), 0)
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        wanted = [payload(table, sequence) for sequence in logs.sequences]
+        if logs.sequences[0] != found[table] + 1 or list(logs.payloads) != wanted:
+            raise CordwoodError(f"table {table} is not what was written, from its log {logs.sequences[0]} on")
+        found[table] = logs.sequences[-1]
+
+    stage.show("report = await region.recover(apply)")
+    async with connect(url) as cw:
+        began = time.perf_counter()
+        async with cw.wal(NAME).region(REGION) as region:
+            open_ms = (time.perf_counter() - began) * 1000
+            began = time.perf_counter()
+            report = await region.recover(apply)
+            recover_ms = (time.perf_counter() - began) * 1000
+            for error in report.failed.values():
+                raise error
+            lost = sum(max(0, last - found[table]) for table, last in acked.items())
+            if lost:
+                raise CordwoodError(f"after kill -9, {lost} of {told} acked logs are missing")
+            stage.say(
+                f"Opened in {open_ms:.0f} ms; one scan gave every table its logs, in their order, in"
+                f" {recover_ms:.0f} ms: {report.applied:,} logs, and not one of the acked ones is missing."
+            )
+            before = region.stats().bytes
+            stage.show("await region.mark_deleted(table, through=last); await region.clean()")
+            marks = (region.mark_deleted(table, through=last) for table, last in found.items() if last)
+            await asyncio.gather(*marks)
+            await region.clean()
+            after = region.stats().bytes
+            following = await region.write(0, [b"and so on"])
+    stage.say(
+        f"What a table has put elsewhere it marks; the cleaner trims what no table needs: of {before / 2**20:.1f} MiB"
+        f" that had to be kept, {after:,} bytes have to be now. Numbers only grow: table 0 goes on with {following[0]}."
+    )
+    return {
+        "tables": len(acked),
+        "acked_before": told,
+        "recovered": report.applied,
+        "acked_lost": lost,
+        "open_ms": round(open_ms, 2),
+        "recover_ms": round(recover_ms, 2),
+        "bytes_before": before,
+        "bytes_after": after,
+    }
+
+
+async def _write_and_kill(stage: Stage, url: str) -> tuple[dict[int, int], int]:
+    """The last number that each table was acked, and the process that was killed."""
+    async with stage.process("-m", f"{__package__}.wal_writer", url) as writer:
+        assert writer.stdout is not None
+        # Counted from the first ack, so that a slow start of Python takes nothing from it.
+        lines = [await writer.stdout.readline()]
+        killing = asyncio.get_running_loop().call_later(random.uniform(_SECONDS_MIN, _SECONDS_MAX), writer.kill)
+        try:
+            async for line in writer.stdout:
+                lines.append(line)
+        finally:
+            killing.cancel()
+        return {
+            int(ack[0]): int(ack[1]) for line in lines if line.endswith(b"\n") and (ack := line.split())
+        }, writer.pid

@@ -1,0 +1,38 @@
+"""Marks, snapshots and cleaning through the blocking twin."""
+
+import threading
+from pathlib import Path
+
+from cordwood import sync
+
+
+def test_marks_drops_and_cleaning_work_without_an_event_loop(tmp_path: Path) -> None:
+    with sync.connect(tmp_path / "data") as cw, cw.wal("metrics").region(7) as region:
+        region.write_many({42: [b"a", b"b"], 43: [b"c"]})
+        region.mark_deleted(42, through=1)
+        region.drop_table(43)
+        region.snapshot()
+        region.clean()
+        assert [list(logs.sequences) for logs in region.replay()] == [[2]]
+        assert list(region.tables()) == [42]
+        stats = region.stats()
+        assert (stats.held_by, stats.trimmed_to) == (42, stats.oldest_offset)
+
+
+def test_a_callback_runs_on_a_thread_and_uses_the_region_there(tmp_path: Path) -> None:
+    asked: list[list[int]] = []
+    done = threading.Event()
+
+    def flush(region: sync.Region, tables: list[int]) -> None:
+        asked.append(tables)
+        for table in tables:
+            region.mark_deleted(table, through=region.tables()[table].next_sequence - 1)
+        done.set()
+
+    with sync.connect(tmp_path / "data") as cw:
+        wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush)
+        with wal.region(7) as region:
+            region.write(42, [b"x" * 1000])
+            assert done.wait(60)
+            assert list(region.replay()) == []
+    assert asked[0] == [42]

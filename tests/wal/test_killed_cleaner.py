@@ -1,0 +1,94 @@
+"""The owner of a region is killed, or paused while another takes it, in the middle of marks, snapshots and cleaning."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+import cordwood
+from cordwood import Client
+from tests.crash.programs import program
+from tests.wal.cleaning_owner import POINTS
+from tests.wal.model import Model
+
+pytestmark = pytest.mark.processes
+
+
+def hear(model: Model, lines: list[list[str]]) -> None:
+    """Of each table an owner does one thing after the other, so what was begun last and not ended is undecided."""
+    for word, *rest in lines:
+        if word == "write":
+            model.maybe_written.update(payload.encode() for payload in rest[1:])
+        elif word == "ack":
+            table, first, payloads = int(rest[0]), int(rest[1]), [payload.encode() for payload in rest[2:]]
+            assert first > model.last(table), "a number came back"
+            model.logs.setdefault(table, {}).update(enumerate(payloads, first))
+            model.maybe_written.difference_update(payloads)
+            model.dropped.discard(table)
+        elif word == "delete":
+            model.maybe_deleted[int(rest[0])] = model.last(int(rest[0]))
+        elif word in ("marked", "dropped"):
+            table, through = int(rest[0]), int(rest[1])
+            model.deleted[table] = max(model.deleted.get(table, 0), through)
+            model.maybe_deleted.pop(table, None)
+            if word == "dropped":
+                model.dropped.add(table)
+
+
+async def check(url: str, model: Model, *, read_only: bool) -> None:
+    async with (
+        cordwood.connect(url, read_only=read_only) as cw,
+        cw.wal("metrics", clean_every=None).region(7, create=False) as region,
+    ):
+        await (model.check(region) if read_only else model.settle(region))
+
+
+def live_and_die(url: str, model: Model, chance: random.Random) -> int:
+    with program("tests.wal.cleaning_owner", url, "-") as owner:
+        owner.wait_for("opened")
+        time.sleep(chance.choice((0, 0.05, 0.2, 0.6)) * chance.random())
+        owner.kill()
+    hear(model, owner.lines)
+    return sum(line[0] in ("marked", "dropped") for line in owner.lines)
+
+
+@pytest.mark.timeout(3600)
+async def test_an_owner_that_is_killed_while_it_cleans_loses_nothing_and_brings_nothing_back(
+    url: str, kills: int
+) -> None:
+    chance = random.Random("cleaning kills")
+    model = Model()
+    marks = 0
+    for _ in range(max(3, kills // 3)):
+        marks += await asyncio.to_thread(live_and_die, url, model, chance)
+        if chance.random() < 0.5:
+            await check(url, model, read_only=True)
+        await check(url, model, read_only=False)
+    assert marks > 0
+
+
+@pytest.mark.parametrize("engine", ["kafka"])
+@pytest.mark.parametrize("point", POINTS)
+async def test_r12_an_owner_that_was_paused_marks_and_trims_nothing_that_the_newer_one_does_not_know(
+    url: str, cw: Client, point: str
+) -> None:
+    model = Model()
+    with program("tests.wal.cleaning_owner", url, point) as zombie:
+        await asyncio.to_thread(zombie.wait_paused)
+        newer = await cw.wal("metrics", clean_every=None).region(7)
+        hear(model, zombie.lines)
+        await model.settle(newer)
+        for table in range(6):
+            await model.write(newer, table, 2)
+        await model.mark(newer, 0, model.last(0) - 1)
+        await newer.clean()
+        zombie.resume()
+        await asyncio.to_thread(zombie.wait_for, "ended")
+        assert ["ended", "Fenced"] in zombie.lines
+        assert not [line for line in zombie.lines if line[0] == "ack" and int(line[2]) > model.last(int(line[1]))]
+        await model.check(newer)
+        await model.write(newer, 1, 1)
+        await newer.close()
+    async with cw.wal("metrics").region(7) as again:
+        await model.settle(again)
