@@ -1,5 +1,6 @@
 """Topics and records on a server, by nothing but the client library."""
 
+import secrets
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -30,12 +31,12 @@ def create(
 
 
 def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
+    """Change a topic's settings; they hold on return."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+    _change(admin, topic, settings)
+    # A server knows of a change before it acts by it, and makes one after the other: of the second it knows once the
+    # first one holds.
+    _change(admin, topic, {"index.interval.bytes": str(5000 + secrets.randbelow(1000))})
 
 
 def delete(bootstrap: str, topic: str) -> None:
@@ -62,3 +63,18 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
         return [message.value() for message in messages]
     finally:
         consumer.close()
+
+
+def _change(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        found = admin.describe_configs([asked])[asked].result(_SECONDS)
+        if all(found[name].value == value for name, value in settings.items()):
+            return
+        assert time.monotonic() < deadline, f"{topic} does not take {settings}"

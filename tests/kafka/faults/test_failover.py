@@ -45,11 +45,21 @@ async def test_killing_the_leader_loses_no_ack_doubles_nothing_and_a_follower_se
 
 
 async def test_a_client_that_loses_its_only_connection_finds_another_server(cluster: Cluster, topic: str) -> None:
+    """Also for questions that are under way just then."""
     first = cluster.brokers[0]
+    killed = asyncio.Event()
     async with cordwood.connect(f"kafka://{first.bootstrap}") as cw:
         await cw.create_topic(topic)
-        first.kill()
-        assert (await cw.topic(topic)).partitions == 1
+
+        async def ask() -> None:
+            while not killed.is_set():
+                await cw.topic(topic)
+            assert (await cw.topic(topic)).partitions == 1
+
+        asking = [asyncio.ensure_future(ask()) for _ in range(10)]
+        await asyncio.to_thread(first.kill)
+        killed.set()
+        await asyncio.gather(*asking)
 
 
 async def test_pausing_the_leader_for_longer_than_its_session_is_the_same(cluster: Cluster, topic: str) -> None:
