@@ -15,8 +15,13 @@ from cordwood.wal.state import RegionState
 _LOGGER = logging.getLogger("cordwood")
 
 
-def check_topic(info: TopicInfo) -> None:
+def check_topic(info: TopicInfo, partitions: int) -> None:
     """R19: refuses a topic that drops what counts, and warns of one that may."""
+    if info.partitions < partitions:
+        raise Conflict(
+            f"topic {info.name!r} has {info.partitions} partition, and a region in one topic needs {partitions}:"
+            " one for its data, one for its meta log: use another name"
+        )
     if info.compacted:
         raise Conflict(
             f"topic {info.name!r} is compacted, so it keeps the last record of a key and drops others, which a region"

@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
-from cordwood.log import Engine, TopicInfo
+from cordwood.log import Engine, Log, TopicInfo
 from cordwood.wal.cleaner import Cleaner
 from cordwood.wal.data_log import DataLog, check_topic
 from cordwood.wal.keeper import Keeper
+from cordwood.wal.layout import LogPlace, RegionPlace, checked_layout
 from cordwood.wal.meta_log import MetaLog
-from cordwood.wal.names import checked_id, checked_wal_name, data_topic, meta_topic, regions_of
+from cordwood.wal.names import checked_id, checked_wal_name
 from cordwood.wal.owning import Owning
 from cordwood.wal.region import Region
 from cordwood.wal.restore import restore, take_over
@@ -25,6 +26,7 @@ from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
 
 _LOGGER = logging.getLogger("cordwood")
 
+LAYOUT: Final = "two-topics"
 CLEAN_EVERY: Final = 60.0
 REGION_BYTES_MAX: Final = 1 << 30
 
@@ -51,12 +53,14 @@ class Wal:
         timeout: float,
         read_only: bool,
         opened: Callable[[Region], None],
+        layout: str = LAYOUT,
         clean_every: float | None = CLEAN_EVERY,
         region_bytes_max: int = REGION_BYTES_MAX,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
         """`opened` is told each region, for whoever closes the engine."""
         self.name = checked_wal_name(name)
+        self._layout = checked_layout(layout)
         if clean_every is not None and not clean_every > 0:
             raise InvalidInput(f"clean_every is {clean_every} s: it must be more than 0, or None to clean by hand")
         if region_bytes_max < 1:
@@ -80,8 +84,8 @@ class Wal:
         ```
         """
         self._check_open()
-        prefix = data_topic(self.name, 0)[:-1]
-        return regions_of(self.name, await self._engine.topics(prefix, timeout=self._time(timeout)))
+        topics = await self._engine.topics(self._layout.prefix(self.name), timeout=self._time(timeout))
+        return self._layout.regions_of(self.name, topics)
 
     def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> Opening:
         """Open a region, or make it; `await` it, or use it as `async with`.
@@ -131,22 +135,23 @@ class Wal:
             raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
 
     async def _opened(self, id: int, create: bool, timeout: float) -> Region:
-        topic = data_topic(self.name, id)
+        place = self._layout.place(self.name, id)
         try:
-            info = await self._engine.topic(topic, timeout=timeout)
+            info = await self._engine.topic(place.data.topic, timeout=timeout)
         except NotFound:
             if self._read_only or not create:
                 raise NotFound(f"write-ahead log {self.name!r} has no region {id}: open it with create=True") from None
             # The data topic is the region, so it comes last: a crash in between leaves nothing that looks like one.
-            await self._make(meta_topic(self.name, id), timeout)
-            await self._make(topic, timeout)
-            info = await self._engine.topic(topic, timeout=timeout)
-        check_topic(info)
-        data = DataLog(self._engine.log(topic, 0, timeout=self._timeout), id, f"{socket.gethostname()}:{os.getpid()}")
-        meta = MetaLog(self._engine.log(meta_topic(self.name, id), 0, timeout=self._timeout), id)
+            if not place.shared:
+                await self._make(place.meta.topic, place.partitions, timeout)
+            await self._make(place.data.topic, place.partitions, timeout)
+            info = await self._engine.topic(place.data.topic, timeout=timeout)
+        check_topic(info, place.partitions)
+        data = DataLog(self._log(place.data), id, f"{socket.gethostname()}:{os.getpid()}")
+        meta = MetaLog(self._log(place.meta), id)
         if self._read_only:
             return Region(data, meta, (await restore(data, meta)).lost, None)  # R16: reading never fences
-        meta_info = await self._meta_topic(id, timeout)
+        meta_info = info if place.shared else await self._meta_topic(id, place, timeout)
         found = await take_over(data, meta)
         writer = Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout)
         limit = meta_info.batch_bytes_max - RECORD_SLACK_BYTES
@@ -161,21 +166,24 @@ class Wal:
             owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush)
         return region
 
-    async def _meta_topic(self, id: int, timeout: float) -> TopicInfo:
-        topic = meta_topic(self.name, id)
+    def _log(self, place: LogPlace) -> Log:
+        return self._engine.log(place.topic, place.partition, timeout=self._timeout)
+
+    async def _meta_topic(self, id: int, place: RegionPlace, timeout: float) -> TopicInfo:
+        topic = place.meta.topic
         try:
             info = await self._engine.topic(topic, timeout=timeout)
         except NotFound:
             _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
-            await self._make(topic, timeout)
+            await self._make(topic, place.partitions, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
-        check_topic(info)
+        check_topic(info, place.partitions)
         return info
 
-    async def _make(self, topic: str, timeout: float) -> None:
+    async def _make(self, topic: str, partitions: int, timeout: float) -> None:
         await self._engine.create_topic(
             topic,
-            partitions=1,
+            partitions=partitions,
             replication=None,
             retention=None,
             retention_bytes=None,
