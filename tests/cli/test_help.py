@@ -29,6 +29,14 @@ def test_these_are_the_commands() -> None:
         "log append",
         "log bounds",
         "log trim",
+        "wal",
+        "wal regions",
+        "wal tables",
+        "wal read",
+        "wal replay",
+        "wal write",
+        "wal mark",
+        "wal clean",
         "tour",
     ]
 
@@ -39,7 +47,7 @@ def test_every_command_has_help(run: Command, path: tuple[str, ...]) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"usage: {' '.join(('cordwood', *path))} ")
     # Where the logs are and what machines read: the same words everywhere.
-    if path not in {(), ("log",)}:
+    if path not in {(), ("log",), ("wal",)}:
         assert "--url URL" in ran.out
         assert "--json" in ran.out
 

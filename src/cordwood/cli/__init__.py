@@ -23,7 +23,7 @@ from .output import flush
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
-GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.tour")
+GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.wal", "cordwood.cli.tour")
 
 DONE = 0
 FAILED = 1
@@ -50,6 +50,9 @@ A first walk:
   cordwood log read events --json | jq .value   one JSON object a line
   cordwood log trim events --before 2           forget what is below offset 2
   cordwood topics                               what there is
+
+  cordwood wal write metrics 7 42 a b           two logs of table 42 in region 7 of a write-ahead log
+  cordwood wal replay metrics 7                 show the logs of all its tables
 
 Where: --url file:FOLDER, else $CORDWOOD_URL, else file:./cordwood-data.
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 interrupted.

@@ -10,6 +10,10 @@ snapshot), `meta_log`, `meta_fold` (what its records come to), `meta_codec` (`do
 state as parts, and back). `restore` opens a region from both logs; `cleaner` trims it, and `rounds` has it do so in the
 background; `owning` is all that an owner has, `stats` what it shows.
 
+All of this is the codec `cordwood`. `opened` is what a codec has to offer, `codecs` has them by name, and
+`cordwood_codec` ours; `applied` is a data log as all readers see it. `plain_log` reads regions of others, whose records
+`plain_codec` and `horaedb_codec` decode.
+
 May import `log` and below. Of an engine it uses nothing but the interface.
 """
 

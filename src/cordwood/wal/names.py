@@ -17,10 +17,10 @@ def checked_wal_name(name: str) -> str:
     return name
 
 
-def checked_id(kind: str, number: int) -> int:
+def checked_id(kind: str, number: int, largest: int = ID_MAX) -> int:
     """`kind` is `region` or `table`."""
     if type(number) is not int:
         raise TypeError(f"the id of a {kind} is an int, not {type(number).__name__}")
-    if not 0 <= number <= ID_MAX:
-        raise InvalidInput(f"{kind} {number}: ids are from 0 to {ID_MAX}", outcome="not_written")
+    if not 0 <= number <= largest:
+        raise InvalidInput(f"{kind} {number}: ids are from 0 to {largest}", outcome="not_written")
     return number

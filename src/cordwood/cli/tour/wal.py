@@ -64,7 +64,7 @@ async def run(stage: Stage) -> Facts:
             following = await region.write(0, [b"and so on"])
     stage.say(
         f"What a table has put elsewhere it marks; the cleaner trims what no table needs: of {before / 2**20:.1f} MiB"
-        f" that had to be kept, {after:,} bytes have to be now. Numbers go on: the next log of table 0 is {following[0]}."
+        f" that had to be kept, {after:,} bytes have to be now. Numbers only grow: table 0 goes on with {following[0]}."
     )
     return {
         "tables": len(acked),

@@ -1,0 +1,94 @@
+"""`cordwood wal`: regions of a write-ahead log, their tables and logs."""
+
+import argparse
+
+from .. import Commands
+from ..connection import reading, writing
+from ..options import IntermixedParser, add_common, count, offset
+from .change import clean, mark, write
+from .show import read, regions, replay, tables
+
+_TAKES = " It opens the region as its owner: whoever owns it elsewhere is fenced."
+
+
+def add_to(commands: Commands) -> None:
+    wal = commands.add_parser(
+        "wal",
+        help="regions, tables, write, read, replay, mark, clean",
+        description="Look at write-ahead logs, and change them by hand.",
+    )
+    verbs = wal.add_subparsers(metavar="VERB", title="verbs", required=True, parser_class=IntermixedParser)
+    _add_showing(verbs)
+    _add_changing(verbs)
+
+
+def _add_showing(verbs: Commands) -> None:
+    parser = verbs.add_parser("regions", help="list regions", description="List the regions of a write-ahead log.")
+    _add_name(parser)
+    parser.set_defaults(run=reading(regions))
+    parser = verbs.add_parser(
+        "tables",
+        help="show the tables of a region",
+        description="Show what a region knows of its tables, and what holds it back.",
+    )
+    _add_region(parser)
+    parser.set_defaults(run=reading(tables))
+    parser = verbs.add_parser(
+        "read", help="show logs of a table", description="Show logs of one table, without those that are deleted."
+    )
+    _add_table(parser)
+    parser.add_argument("--start", type=count, default=1, metavar="N", help="the first sequence number (default: 1)")
+    parser.add_argument("--stop", type=count, metavar="N", help="one past the last sequence number (default: the end)")
+    _add_limit(parser)
+    parser.set_defaults(run=reading(read))
+    parser = verbs.add_parser(
+        "replay",
+        help="show logs of all tables",
+        description="Show the logs of a whole region in the order in which they were written, without those that are"
+        " deleted.",
+    )
+    _add_region(parser)
+    _add_limit(parser)
+    parser.set_defaults(run=reading(replay))
+
+
+def _add_changing(verbs: Commands) -> None:
+    parser = verbs.add_parser(
+        "write",
+        help="write logs of a table",
+        description="Write each PAYLOAD as a log, all of them or none; without any, each line of standard input, in"
+        " writes as they come. A region that is missing is made." + _TAKES,
+    )
+    _add_table(parser)
+    parser.add_argument("payloads", nargs="*", metavar="PAYLOAD", help="a log (after -- if it begins with -)")
+    parser.set_defaults(run=writing(write))
+    parser = verbs.add_parser(
+        "mark", help="mark logs deleted", description="Say that logs of a table are not needed any more." + _TAKES
+    )
+    _add_table(parser)
+    parser.add_argument("--through", type=offset, required=True, metavar="N", help="the last number that is deleted")
+    parser.set_defaults(run=writing(mark))
+    parser = verbs.add_parser(
+        "clean", help="make room", description="Trim what no table of a region needs any more." + _TAKES
+    )
+    _add_region(parser)
+    parser.set_defaults(run=writing(clean))
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the write-ahead log")
+    add_common(parser)
+
+
+def _add_region(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("region", type=offset, metavar="REGION", help="the id of the region")
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    _add_region(parser)
+    parser.add_argument("table", type=offset, metavar="TABLE", help="the id of the table")
+
+
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=count, metavar="N", help="stop after N logs")

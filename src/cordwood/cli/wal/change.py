@@ -1,0 +1,101 @@
+"""Verbs that change a region, and so own it for a moment."""
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator
+
+from cordwood.client import Client
+from cordwood.errors import InvalidInput, NotFound
+from cordwood.wal import Opening
+
+from ..log.lines import LineBatches
+from ..options import wants_json
+from ..output import flush, print_json, print_table, size_of
+from ..progress import Progress
+
+_LOG_BYTES = 4  # what a log takes in a write besides its payload
+_LINE_BYTES_MAX = 1024 * 1024
+
+
+async def write(cw: Client, args: argparse.Namespace) -> None:
+    writer = _Writer(args)
+    async with _region(cw, args, create=True) as region:
+        try:
+            if args.payloads:
+                writer.note(await region.write(args.table, [os.fsencode(payload) for payload in args.payloads]))
+            else:
+                async for lines in _lines():
+                    writer.note(await region.write(args.table, lines))
+        finally:
+            writer.report()  # also of what was written before a failure: it is there to stay
+
+
+async def mark(cw: Client, args: argparse.Namespace) -> None:
+    async with _region(cw, args, create=False) as region:
+        if args.table not in region.tables():
+            raise NotFound(f"region {args.region} of {args.name!r} has no table {args.table}")
+        await region.mark_deleted(args.table, through=args.through)
+        meta = region.tables()[args.table]
+    if wants_json(args):
+        print_json({"table": args.table, "deleted_through": meta.deleted_through})
+    else:
+        live = meta.next_sequence - 1 - meta.deleted_through
+        print(f"table {args.table} is deleted through {meta.deleted_through}: {live:,} of its logs are live")
+
+
+async def clean(cw: Client, args: argparse.Namespace) -> None:
+    async with _region(cw, args, create=False) as region:
+        before = region.stats()
+        await region.clean()
+        after = region.stats()
+    if wants_json(args):
+        print_json({"region": args.region, "trimmed_to": after.trimmed_to, "held_by": after.held_by})
+        return
+    print(f"trimmed to offset {after.trimmed_to}, from {before.trimmed_to}")
+    if after.held_by is not None:
+        print(f"{size_of(after.bytes)} are left, since table {after.held_by} has live logs there")
+
+
+def _region(cw: Client, args: argparse.Namespace, *, create: bool) -> Opening:
+    # Nothing runs in the background: the command is over before it would.
+    return cw.wal(args.name, clean_every=None).region(args.region, create=create)
+
+
+async def _lines() -> AsyncIterator[list[bytes]]:
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed: give PAYLOADs")
+    if sys.stdin.isatty():
+        print("a log a line; end with Ctrl-D", file=sys.stderr)
+    batches = LineBatches(sys.stdin.fileno(), _LOG_BYTES, _LINE_BYTES_MAX)
+    with Progress("written") as progress:
+        while lines := await batches.next():
+            yield lines
+            progress.add(len(lines), sum(map(len, lines)))
+
+
+class _Writer:
+    """Keeps what was acked, and tells it."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._table: int = args.table
+        self._json = wants_json(args)
+        self._first = self._last = self._logs = 0
+
+    def note(self, numbers: range) -> None:
+        self._first = self._first or numbers[0]
+        self._last = numbers[-1]
+        self._logs += len(numbers)
+        if self._json:
+            print_json({"table": self._table, "start": numbers.start, "stop": numbers.stop})
+            flush()  # an ack that stays in a buffer is of no use to whoever waits for it
+
+    def report(self) -> None:
+        if self._json:
+            return
+        if not self._logs:
+            print("nothing was written")
+            return
+        columns = ("TABLE", "FIRST", "LAST", "LOGS")
+        row = (str(self._table), str(self._first), str(self._last), f"{self._logs:,}")
+        print_table(columns, [row], numbers=columns)

@@ -1,0 +1,98 @@
+"""Verbs that only look: nobody is fenced, and nothing is made."""
+
+import argparse
+import shutil
+import sys
+from typing import TypeAlias
+
+from cordwood.client import Client
+from cordwood.wal import RegionReader, TableLogs
+
+from ..options import wants_json
+from ..output import Table, json_line, json_of, print_json, print_table, size_of, text_of
+
+Rows: TypeAlias = "list[tuple[int, bytes | None]]"
+"""Sequence numbers and payloads."""
+
+
+async def regions(cw: Client, args: argparse.Namespace) -> None:
+    found = await cw.wal(args.name).regions()
+    if wants_json(args):
+        for region in found:
+            print_json({"name": args.name, "region": region})
+    elif found:
+        print_table(("REGION",), [(str(region),) for region in found], numbers=("REGION",))
+    else:
+        print(f"write-ahead log {args.name!r} has no regions")
+
+
+async def tables(cw: Client, args: argparse.Namespace) -> None:
+    async with cw.wal(args.name).region(args.region, create=False) as region:
+        found, stats = region.tables(), region.stats()
+    if wants_json(args):
+        for table, meta in found.items():
+            print_json(
+                {
+                    "table": table,
+                    "next_sequence": meta.next_sequence,
+                    "deleted_through": meta.deleted_through,
+                    "high_watermark": meta.high_watermark,
+                    "oldest_offset": min(meta.mapping.values(), default=None),
+                }
+            )
+        return
+    columns = ("TABLE", "NEXT", "DELETED THROUGH", "LIVE", "HIGH WATERMARK")
+    rows = [
+        (
+            str(table),
+            str(meta.next_sequence),
+            str(meta.deleted_through),
+            f"{meta.next_sequence - 1 - meta.deleted_through:,}",
+            str(meta.high_watermark),
+        )
+        for table, meta in found.items()
+    ]
+    print_table(columns, rows, numbers=columns)
+    if stats.held_by is not None:
+        print(f"{size_of(stats.bytes)} from offset {stats.oldest_offset} on, where table {stats.held_by} has live logs")
+
+
+async def read(cw: Client, args: argparse.Namespace) -> None:
+    async with cw.wal(args.name).region(args.region, create=False) as region:
+        await _print_logs(region.read(args.table, args.start, args.stop), args)
+
+
+async def replay(cw: Client, args: argparse.Namespace) -> None:
+    async with cw.wal(args.name).region(args.region, create=False) as region:
+        await _print_logs(region.replay(), args)
+
+
+async def _print_logs(reader: RegionReader, args: argparse.Namespace) -> None:
+    left = sys.maxsize if args.limit is None else args.limit
+    printer = _print_json if wants_json(args) else _TablePrinter()
+    async with reader:
+        async for logs in reader:
+            rows = list(zip(logs.sequences, logs.payloads, strict=True))[:left]
+            printer(logs, rows)
+            left -= len(rows)
+            if not left:
+                return
+
+
+def _print_json(logs: TableLogs, rows: Rows) -> None:
+    lines = [
+        json_line({"table": logs.table, "sequence": sequence, "offset": logs.offset, "payload": json_of(payload)})
+        for sequence, payload in rows
+    ]
+    print("\n".join(lines))
+
+
+class _TablePrinter:
+    def __init__(self) -> None:
+        numbers = ("TABLE", "SEQUENCE", "OFFSET")
+        width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+        self._table = Table((*numbers, "PAYLOAD"), numbers, width)
+
+    def __call__(self, logs: TableLogs, rows: Rows) -> None:
+        self._table.add([(str(logs.table), str(n), str(logs.offset), text_of(payload)) for n, payload in rows])
+        self._table.flush()

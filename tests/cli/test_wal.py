@@ -1,0 +1,107 @@
+"""`cordwood wal`: what it shows, what it changes, and that looking fences nobody."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cordwood
+from cordwood.testing.kafka import Broker
+from tests.cli.conftest import Command
+
+
+def lines(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+async def region(folder: Path) -> None:
+    async with cordwood.connect(folder) as cw, cw.wal("metrics").region(7) as region:
+        await region.write_many({42: [b"caf\xc3\xa9", b"\xff"], 43: [b""]})
+        await region.write(42, [b"c", b"d"])
+
+
+def test_writing_makes_a_region_and_numbers_go_on(run: Command) -> None:
+    ran = run("wal", "write", "metrics", "7", "42", "a", "b")
+    assert (ran.code, ran.out.split()) == (0, ["TABLE", "FIRST", "LAST", "LOGS", "42", "1", "2", "2"])
+    ran = run("wal", "write", "metrics", "7", "42", "--json", stdin=b"c\nd\ne")
+    assert lines(ran.out) == [{"table": 42, "start": 3, "stop": 6}]
+    assert [log["payload"] for log in lines(run("wal", "replay", "metrics", "7", "--json").out)] == list("abcde")
+    assert run("wal", "write", "metrics", "7", "42").out == "nothing was written\n"
+
+
+@pytest.mark.usefixtures("region")
+def test_tables_for_people(run: Command) -> None:
+    assert run("wal", "regions", "metrics").out.split() == ["REGION", "7"]
+    heading, *rows, held = run("wal", "tables", "metrics", "7").out.splitlines()
+    assert heading == "TABLE  NEXT  DELETED THROUGH  LIVE  HIGH WATERMARK"
+    assert [row.split()[:4] for row in rows] == [["42", "5", "0", "4"], ["43", "2", "0", "1"]]
+    assert held.endswith("from offset 1 on, where table 42 has live logs")
+    assert run("wal", "read", "metrics", "7", "42", "--start", "2").out.splitlines() == [
+        "TABLE  SEQUENCE  OFFSET  PAYLOAD",
+        "   42         2       1  base64:/w==",
+        "   42         3       3  c",
+        "   42         4       3  d",
+    ]
+
+
+@pytest.mark.usefixtures("region")
+def test_json_for_machines(run: Command) -> None:
+    assert lines(run("wal", "regions", "metrics", "--json").out) == [{"name": "metrics", "region": 7}]
+    first, second = lines(run("wal", "tables", "metrics", "7", "--json").out)
+    assert first == {"table": 42, "next_sequence": 5, "deleted_through": 0, "high_watermark": 4, "oldest_offset": 1}
+    assert second["table"] == 43
+    logs = lines(run("wal", "replay", "metrics", "7", "--json", "--limit", "3").out)
+    assert logs == [
+        {"table": 42, "sequence": 1, "offset": 1, "payload": "café"},
+        {"table": 42, "sequence": 2, "offset": 1, "payload": {"base64": "/w=="}},
+        {"table": 43, "sequence": 1, "offset": 2, "payload": ""},
+    ]
+    read = run("wal", "read", "metrics", "7", "42", "--start", "3", "--stop", "4", "--json")
+    assert [log["payload"] for log in lines(read.out)] == ["c"]
+
+
+@pytest.mark.usefixtures("region")
+def test_what_is_marked_is_not_shown_and_cleaned_away(run: Command, folder: Path) -> None:
+    ran = run("wal", "mark", "metrics", "7", "42", "--through", "3")
+    assert ran.out == "table 42 is deleted through 3: 1 of its logs are live\n"
+    assert lines(run("wal", "mark", "metrics", "7", "43", "--through", "1", "--json").out) == [
+        {"table": 43, "deleted_through": 1}
+    ]
+    assert [log["payload"] for log in lines(run("wal", "replay", "metrics", "7", "--json").out)] == ["d"]
+    trimmed, left = run("wal", "clean", "metrics", "7").out.splitlines()
+    assert trimmed == "trimmed to offset 3, from 0"
+    assert left.endswith("are left, since table 42 has live logs there")
+    assert lines(run("log", "bounds", "metrics_data_7", "--json").out)[0]["start"] == 3
+    assert run("wal", "mark", "metrics", "7", "42", "--through", "9").code == 2
+    assert run("wal", "mark", "metrics", "7", "99", "--through", "1").code == 1
+
+
+def test_looking_fences_nobody_and_makes_nothing(run: Command, folder: Path) -> None:
+    with cordwood.sync.connect(folder) as cw, cw.wal("metrics").region(7) as owner:
+        owner.write(42, [b"a"])
+        for verb in (("regions", "metrics"), ("tables", "metrics", "7"), ("replay", "metrics", "7")):
+            assert run("wal", *verb).code == 0
+        assert run("wal", "read", "metrics", "7", "42").code == 0
+        assert owner.write(42, [b"b"]) == range(2, 3)
+        ran = run("wal", "replay", "metrics", "8")
+        assert (ran.code, "has no region 8" in ran.err) == (1, True)
+        assert run("wal", "regions", "other").out == "write-ahead log 'other' has no regions\n"
+        assert cw.wal("metrics").regions() == [7]
+
+
+def test_a_region_on_kafka(run: Command, kafka: Broker) -> None:
+    where = ("--url", kafka.url)
+    try:
+        assert run("wal", "write", "cli-wal", "7", "42", "a", "b", *where).code == 0
+        assert run("wal", "write", "cli-wal", "7", "43", "c", *where).code == 0
+        logs = lines(run("wal", "replay", "cli-wal", "7", "--json", *where).out)
+        assert [(log["table"], log["sequence"], log["payload"]) for log in logs] == [
+            (42, 1, "a"),
+            (42, 2, "b"),
+            (43, 1, "c"),
+        ]
+    finally:
+        for topic in ("cli-wal_data_7", "cli-wal_meta_7"):
+            run("topics", "delete", topic, "--yes", *where)
