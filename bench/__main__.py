@@ -42,6 +42,7 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
         {
             "wal-kafka": wal.on_kafka,
             "wal-embedded": wal.embedded,
+            "wal-opening": wal.opening,
             "wal-recovery": wal.recovery,
         },
     ),

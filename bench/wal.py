@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -73,8 +75,40 @@ def recovery(folder: Path) -> list[Row]:
     ]
 
 
+def opening(folder: Path) -> Row:
+    """A region of much, and one of a hundredth of it; in both a table idle from the start, and the same tail."""
+    small, large = f"file:{folder / 'small'}", f"file:{folder / 'large'}"
+    for url, times in ((small, 2), (large, 200)):
+        # In a process that ends without closing: a close would make a snapshot, and leave no tail.
+        code = f"from bench.wal import fill_and_leave; fill_and_leave({url!r}, {times})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    pairs = [(asyncio.run(_open(small)), asyncio.run(_open(large))) for _ in range(3 * _ROUNDS)]
+    peer, own = map(list, zip(*pairs, strict=True))
+    what = "open a region with 100× the live data and an idle table vs. without, same tail: time"
+    return Row(what, _ms(median(own)), _ms(median(peer)), ratio(own, peer), 1.5, at_most=True)
+
+
+def fill_and_leave(url: str, times: int) -> None:
+    """So many writes of 100 tables, a snapshot, and a tail of 2,000 writes."""
+
+    async def fill() -> None:
+        payloads = _payloads()
+        async with cordwood.connect(url) as cw, cw.wal("bench", clean_every=None).region(_REGION) as region:
+            await region.write(_TABLES, payloads)  # the idle one
+            await _fill(region, range(100), times, payloads)
+            await region.snapshot()
+            await _fill(region, range(100), 20, payloads)
+            os._exit(0)
+
+    asyncio.run(fill())
+
+
 def _payloads() -> list[bytes]:
     return [os.urandom(_LOG_BYTES) for _ in range(_LOGS)]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
 
 
 def _rate(writes: int, seconds: float) -> str:
@@ -82,15 +116,26 @@ def _rate(writes: int, seconds: float) -> str:
 
 
 async def _write(url: str, name: str, tables: Iterable[int], times: int, payloads: list[bytes]) -> float:
+    async with cordwood.connect(url) as cw, cw.wal(name).region(_REGION) as region:
+        begun = time.perf_counter()
+        await _fill(region, tables, times, payloads)
+        return time.perf_counter() - begun
+
+
+async def _fill(region: Region, tables: Iterable[int], times: int, payloads: list[bytes]) -> None:
     """Each table writes so many times, one write after the other."""
 
-    async def fill(region: Region, table: int) -> None:
+    async def fill(table: int) -> None:
         for _ in range(times):
             await region.write(table, payloads)
 
-    async with cordwood.connect(url) as cw, cw.wal(name).region(_REGION) as region:
+    await asyncio.gather(*map(fill, tables))
+
+
+async def _open(url: str) -> float:
+    async with cordwood.connect(url, read_only=True) as cw:
         begun = time.perf_counter()
-        await asyncio.gather(*(fill(region, table) for table in tables))
+        await cw.wal("bench").region(_REGION)
         return time.perf_counter() - begun
 
 

@@ -36,8 +36,10 @@ from cordwood.wal.codec import (
     encode_payloads,
     encode_write,
 )
+from cordwood.wal.horaedb_codec import HoraeDbCodec
 from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart, decode_meta, encode_meta
 from cordwood.wal.meta_codec import HEADER_BYTES as META_HEADER_BYTES
+from cordwood.wal.plain_codec import Known
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -220,6 +222,20 @@ class TestWalMeta:
 
     def test_the_table_covers_the_header_without_gaps(self) -> None:
         assert covered(layout(self.text)) == META_HEADER_BYTES
+
+
+class TestWalHoraeDb:
+    text = page("docs/formats/wal-horaedb.md")
+
+    def test_the_examples_are_read_as_the_page_says(self) -> None:
+        key, snapshot_key, snapshot = (octets(block) for block in blocks(self.text, "hex"))
+        codec = HoraeDbCodec()
+        assert codec.decode_key(key, 42, "example", 0) == (7, 1, False)
+        (known,) = codec.decode_meta(snapshot_key, snapshot, 42, "example", 0)
+        assert known == Known(table=7, next_sequence=5, deleted_through=1, high_watermark=32, oldest=16)
+
+    def test_the_table_covers_the_key_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == 26
 
 
 class TestCoordinator:

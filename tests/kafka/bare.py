@@ -1,9 +1,12 @@
 """Topics and records on a server, by nothing but the client library."""
 
+import secrets
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from cordwood.testing.kafka.probe import leader_of
 
 _SECONDS = 30
 
@@ -11,7 +14,7 @@ _SECONDS = 30
 def create(
     bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, settings: dict[str, str] | None = None
 ) -> None:
-    """Make a topic, with Kafka's settings of it; one of that name that is just being deleted is waited for."""
+    """Make a topic, with Kafka's settings of it, that is known on return; one that is being deleted is waited for."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + _SECONDS
     while True:
@@ -19,19 +22,21 @@ def create(
             admin.create_topics([NewTopic(topic, partitions, replication, config=settings or {})])[topic].result(
                 _SECONDS
             )
-            return
+            break
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
                 raise
+    while leader_of(bootstrap, topic, partitions - 1) is None:
+        assert time.monotonic() < deadline, f"{topic} has no leader"
 
 
 def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
+    """Change a topic's settings; they hold on return."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+    _change(admin, topic, settings)
+    # A server knows of a change before it acts by it, and makes one after the other: of the second it knows once the
+    # first one holds.
+    _change(admin, topic, {"index.interval.bytes": str(5000 + secrets.randbelow(1000))})
 
 
 def delete(bootstrap: str, topic: str) -> None:
@@ -58,3 +63,18 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
         return [message.value() for message in messages]
     finally:
         consumer.close()
+
+
+def _change(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        found = admin.describe_configs([asked])[asked].result(_SECONDS)
+        if all(found[name].value == value for name, value in settings.items()):
+            return
+        assert time.monotonic() < deadline, f"{topic} does not take {settings}"

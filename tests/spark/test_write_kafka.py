@@ -13,10 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cordwood
-from cordwood import Batch
+from cordwood import Batch, Unavailable
+from cordwood.pipeline.sink import kafka as kafka_sink
 from cordwood.pipeline.sink.kafka import WINDOW_BYTES, windows
+from cordwood.pipeline.sink.target import Attempt
 from cordwood.records import Record
 from cordwood.testing.kafka import Broker
+from cordwood.url import KafkaUrl, parse_url
 from tests.kafka import bare
 from tests.spark.side_by_side import ours, rows, theirs
 from tests.spark.writing import ALL_COLUMNS, numbers
@@ -248,9 +251,18 @@ def test_what_the_broker_refuses_fails_the_write(spark: SparkSession, kafka: Bro
         append(frame, kafka.url, topic)
 
 
-def test_where_no_broker_answers_a_write_is_unavailable_after_half_a_minute(spark: SparkSession, nowhere: str) -> None:
-    with pytest.raises(PythonException, match=r"Unavailable: kafka://127.0.0.1:.*no broker has answered within 30"):
-        append(numbers(spark, 1), nowhere, "events")
+def test_where_no_broker_answers_a_task_fails_in_the_time_that_it_has(
+    nowhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark would call it, but here, where the half minute that it has can be made a second."""
+    assert kafka_sink._TIMEOUT_SECONDS == 30
+    monkeypatch.setattr(kafka_sink, "_TIMEOUT_SECONDS", 1)
+    url = parse_url(nowhere)
+    assert isinstance(url, KafkaUrl)
+    target = kafka_sink.KafkaTarget(url, "events", ("value",))
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"a"], pa.binary())})
+    with pytest.raises(Unavailable, match=r"kafka://127.0.0.1:.*no broker has answered within 1"):
+        target.write(Attempt("attempt", None), iter([rows]))
 
 
 def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(

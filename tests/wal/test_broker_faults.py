@@ -13,6 +13,9 @@ from tests.wal.history import History
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
+SHORT = 4.0
+"""So long writers wait for a broker that is away; one that has just started answers within it."""
+
 
 class Load:
     """Writers of a region that go on through every fault."""
@@ -93,7 +96,7 @@ async def test_r11_writers_go_on_through_a_broker_that_is_killed_and_started_aga
 
 
 async def test_r11_writers_are_told_while_the_broker_is_away_and_go_on_when_it_is_back(broker: Broker) -> None:
-    async with cordwood.connect(broker.url, timeout=2) as cw, cw.wal("metrics").region(7) as region:
+    async with cordwood.connect(broker.url, timeout=SHORT) as cw, cw.wal("metrics").region(7, timeout=60) as region:
         async with Load(region) as load:
             await load.acks(200)
             await asyncio.to_thread(broker.kill)
@@ -106,7 +109,7 @@ async def test_r11_writers_are_told_while_the_broker_is_away_and_go_on_when_it_i
 
 async def test_r11_an_append_that_times_out_while_the_broker_hangs_counts_once_or_never(broker: Broker) -> None:
     """It may be in the broker's socket, and be written when the broker goes on: after its writer was told."""
-    async with cordwood.connect(broker.url, timeout=2) as cw, cw.wal("metrics").region(7) as region:
+    async with cordwood.connect(broker.url, timeout=SHORT) as cw, cw.wal("metrics").region(7, timeout=60) as region:
         async with Load(region) as load:
             for _ in range(2):
                 await load.acks(100)
@@ -117,6 +120,19 @@ async def test_r11_an_append_that_times_out_while_the_broker_hangs_counts_once_o
         await check(cw, load, region)
         assert {type(error) for error in load.errors} <= {Timeout, Unavailable}
         assert {error.outcome for error in load.errors} <= {"unknown", "not_written"}
+
+
+async def test_horaedb_1005_an_opening_ends_in_time_while_the_broker_is_away(broker: Broker) -> None:
+    async with cordwood.connect(broker.url, timeout=SHORT) as cw:
+        async with cw.wal("metrics").region(7, timeout=60) as region:
+            await region.write(42, [b"a"])
+        await asyncio.to_thread(broker.kill)
+        async with asyncio.timeout(30):
+            with pytest.raises((Timeout, Unavailable)):
+                await cw.wal("metrics").region(7)
+        await asyncio.to_thread(broker.restart)
+        async with cw.wal("metrics").region(7, timeout=60) as region:
+            assert await region.write(42, [b"b"]) == range(2, 3)
 
 
 async def test_a_moment_in_which_the_broker_hangs_is_not_noticed(broker: Broker) -> None:

@@ -10,6 +10,7 @@ from cordwood.wal.codec import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
 from tests.wal.history import History
+from tests.wal.inside import data_of
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -92,7 +93,7 @@ async def test_r11_a_renewal_does_not_take_the_region_back_from_a_newer_owner(
 ) -> None:
     engine = FaultyEngine(cw, 0, 0, ["lost"])
     old = await engine.wal("metrics").region(7)
-    renew = old._data.renew
+    renew = data_of(old).renew
     newer = []
 
     async def overtaken(*arguments: Any) -> None:
@@ -139,7 +140,7 @@ async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_fir
     engine = FaultyEngine(cw, 0, 0, ["refused"])
     region = await engine.wal("metrics").region(7)
     (log,) = engine.logs
-    renew, catch_up = region._data.renew, region._data.catch_up
+    renew, catch_up = data_of(region).renew, data_of(region).catch_up
 
     async def renewed(*arguments: Any) -> None:
         log.odds = 0

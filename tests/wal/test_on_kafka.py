@@ -11,6 +11,7 @@ from cordwood.log.kafka.record_size import record_bytes
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
 from tests.wal.contents import by_table
+from tests.wal.inside import writer_of
 
 on_kafka = pytest.mark.parametrize("engine", ["kafka"])
 
@@ -48,7 +49,7 @@ async def test_r19_a_topic_with_a_retention_is_warned_of(cw: Client, caplog: pyt
 async def test_a_write_is_measured_with_what_kafka_adds_to_a_record(kafka: Broker, cw: Client) -> None:
     bare.create(kafka.bootstrap, "metrics_data_7", settings={"max.message.bytes": "10000"})
     async with cw.wal("metrics").region(7) as region:
-        limit = region._writable()._record_bytes_max
+        limit = writer_of(region)._record_bytes_max
         largest = b"x" * (limit - 64 - 8)
         assert record_bytes(bytes(limit), None) <= 10_000
         with pytest.raises(TooLarge, match=f"the limit of metrics_data_7/0 is {limit}") as large:

@@ -118,6 +118,34 @@ async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
     assert report.failed == {}
 
 
+async def test_r18_a_parked_table_that_fails_leaves_another_parked_one_alone(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", 40)
+    region = await filled(cw)
+    tables = await by_table(region)
+    others = sum(len(logs) for table, logs in tables.items() if table not in (0, 7))
+    scanned, failed = asyncio.Event(), asyncio.Event()
+    applied = Applied()
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        if table == 0:
+            await scanned.wait()
+            # The other one goes on when this failure is known for long.
+            asyncio.get_running_loop().call_later(0.05, failed.set)
+            raise OSError("no memory")
+        if table == 7:
+            await failed.wait()
+        await applied(table, logs)
+        if sum(len(each) for each in applied.tables.values()) == others:
+            scanned.set()
+
+    report = await region.recover(apply, concurrency=4)
+    assert [*report.failed] == [0]
+    del tables[0]
+    assert applied.tables == tables
+
+
 async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 500)
     region = await filled(cw)

@@ -11,6 +11,7 @@ from cordwood.wal import keeper, snapshot
 from cordwood.wal.meta_codec import MetaOwner, SnapshotPart, decode_meta
 from tests.wal.contents import by_table
 from tests.wal.faulty import FaultyEngine, FaultyLog
+from tests.wal.inside import data_of, keeper_of
 
 
 async def meta_records(cw: Client) -> list[Any]:
@@ -102,7 +103,7 @@ async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
         await region.write(42, [b"x" * 100])
         if name == "SNAPSHOT_MARKS":
             await region.mark_deleted(42, through=n)
-        task = region._owner().keeper._task
+        task = keeper_of(region)._task
         if task is not None:
             await asyncio.wait([task])
         found = await snapshots(cw)
@@ -123,7 +124,7 @@ async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
         await region.write(42, [b"x"])
     monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 20)
     again = await cw.wal("metrics").region(7)
-    task = again._owner().keeper._task
+    task = keeper_of(again)._task
     assert task is not None
     await task
     assert again.stats().snapshot_lag == 0
@@ -134,7 +135,7 @@ async def test_a_drop_makes_a_snapshot_and_many_of_them_make_few(cw: Client) -> 
     await region.write_many({table: [b"a"] for table in range(300)})
     for table in range(100):
         await region.drop_table(table)
-    assert region._owner().keeper._number < 50
+    assert keeper_of(region)._number < 50
     assert len((await cw.wal("metrics").region(7)).tables()) == 200
 
 
@@ -195,7 +196,7 @@ async def test_a_meta_log_that_was_emptied_is_rebuilt_with_a_warning(
         assert "metrics_meta_7/0 was cut before offset" in caplog.text
         assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [1, 2], 43: [1]}
         assert await region.write(42, [b"d"]) == range(3, 4)
-        task = region._owner().keeper._task
+        task = keeper_of(region)._task
         if task is not None:
             await task
         assert len(await snapshots(cw)) == 1, "made at once: the next open finds it"
@@ -285,7 +286,7 @@ async def test_every_opening_leaves_its_record_in_the_meta_log_before_it_reads_i
     region = await cw.wal("metrics").region(7)
     owners = [record.owner for record in await meta_records(cw) if isinstance(record, MetaOwner)]
     assert owners == sorted(owners)
-    assert owners[-1] == region._data.owner
+    assert owners[-1] == data_of(region).owner
 
 
 async def test_a_meta_topic_that_is_missing_is_made_anew(

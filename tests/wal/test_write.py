@@ -8,6 +8,7 @@ import cordwood
 from cordwood import Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
 from cordwood.wal import writer
 from tests.wal.contents import by_table, taken
+from tests.wal.inside import writer_of
 
 ID_MAX = 2**63 - 1
 
@@ -108,7 +109,7 @@ async def test_what_cannot_be_written_is_refused_before_anything_has_a_number(cw
 
 async def test_the_largest_write_fits(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
-        limit = region._writable()._record_bytes_max
+        limit = writer_of(region)._record_bytes_max
         largest = limit - 64 - 8
         with pytest.raises(TooLarge):
             await region.write(42, [b"x" * (largest + 1)])
@@ -121,7 +122,7 @@ async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeyp
     async with cw.wal("metrics").region(7) as region:
         await asyncio.gather(*(region.write(table, [b"x" * 200]) for table in range(100) for _ in range(3)))
         assert {table: len(logs) for table, logs in (await by_table(region)).items()} == dict.fromkeys(range(100), 3)
-        assert region._writable()._pending_bytes == 0
+        assert writer_of(region)._pending_bytes == 0
 
 
 async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,9 +187,9 @@ async def test_a_region_that_is_missing_is_not_found_or_made(cw: Client) -> None
             wal.region(wrong)
     with pytest.raises(InvalidInput, match="cannot name a topic"):
         cw.wal("a/b")
-    with pytest.raises(InvalidInput, match="225 characters; at most 224"):
-        cw.wal("a" * 225)
-    await cw.wal("a" * 224).region(ID_MAX)
+    with pytest.raises(InvalidInput, match="223 characters; at most 222"):
+        cw.wal("a" * 223)
+    await cw.wal("a" * 222).region(ID_MAX)
 
 
 async def test_the_same_object_gives_back_the_region_that_it_has_open(cw: Client) -> None:

@@ -111,12 +111,16 @@ class Client:
         self,
         name: str,
         *,
+        codec: str = "cordwood",
+        layout: str = "two-topics",
         clean_every: float | None = 60.0,
         region_bytes_max: int = 1 << 30,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> Wal:
         """A write-ahead log: regions that many tables share. No I/O.
 
+        `codec="horaedb"` reads regions that HoraeDB has written. By `layout` a region is two topics, or the two
+        partitions of one (`"one-topic"`), which are fewer topics.
         The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
         `region_bytes_max` bytes are held by live logs, `on_flush_needed(region, tables)` is called on a thread with the
         tables that hold them, which are then to be flushed and marked.
@@ -129,6 +133,8 @@ class Client:
         self._portal.check()
         wal = self._client.wal(
             name,
+            codec=codec,
+            layout=layout,
             clean_every=clean_every,
             region_bytes_max=region_bytes_max,
             on_flush_needed=None if on_flush_needed is None else asked_on_a_thread(on_flush_needed, self._portal),

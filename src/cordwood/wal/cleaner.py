@@ -7,8 +7,8 @@ import asyncio
 import logging
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
-from cordwood.wal.data_log import DataLog
-from cordwood.wal.keeper import Keeper
+from cordwood.wal.applied import AppliedLog
+from cordwood.wal.opened import RegionKeeper
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger("cordwood")
 class Cleaner:
     """Cleans one region that this process owns."""
 
-    def __init__(self, data: DataLog, keeper: Keeper) -> None:
+    def __init__(self, data: AppliedLog, keeper: RegionKeeper) -> None:
         self.pruned_to = data.start
         """What lies before it in the data log is not needed, which a durable snapshot says."""
         self.trimmed_to = data.start

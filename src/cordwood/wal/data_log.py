@@ -8,15 +8,20 @@ from itertools import repeat
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailable
 from cordwood.log import Log, TopicInfo
-from cordwood.records import Batch, BinaryColumn, Buffer, StoredBatch
+from cordwood.records import Batch, BinaryColumn, StoredBatch
+from cordwood.wal.applied import AppliedLog, size_of
 from cordwood.wal.codec import NOBODY, DataRecord, OwnerRecord, WriteRecord, decode_record, encode_owner
-from cordwood.wal.state import RegionState
 
 _LOGGER = logging.getLogger("cordwood")
 
 
-def check_topic(info: TopicInfo) -> None:
+def check_topic(info: TopicInfo, partitions: int) -> None:
     """R19: refuses a topic that drops what counts, and warns of one that may."""
+    if info.partitions < partitions:
+        raise Conflict(
+            f"topic {info.name!r} has {info.partitions} partition, and a region in one topic needs {partitions}:"
+            " one for its data, one for its meta log: use another name"
+        )
     if info.compacted:
         raise Conflict(
             f"topic {info.name!r} is compacted, so it keeps the last record of a key and drops others, which a region"
@@ -29,42 +34,34 @@ def check_topic(info: TopicInfo) -> None:
         )
 
 
-class DataLog:
-    """One data log, and the state that follows from it."""
+class DataLog(AppliedLog):
+    """One data log, its owner, and the state that follows from it."""
 
     def __init__(self, log: Log, region: int, who: str) -> None:
-        self.log = log
-        self.region = region
-        self.state = RegionState()
+        super().__init__(log, region)
         self.owner = NOBODY
         """Under which id this process writes."""
         self.session = secrets.randbits(63) | 1
         self.who = who
-        self.start = 0
-        """Where the log began when it was opened."""
-        self.growth: Callable[[], None] = lambda: None
-        """Called when the state has grown."""
+
+    def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
+        return records_of(batch, self.region, self.log.name)
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
         state = self.state
         async with self.log.read(state.next_offset, stop) as reader:
             async for batch in reader:
-                for offset, record in records_of(batch, self.region, self.log.name):
+                for offset, record in self.records(batch):
                     if state.apply(offset, record) and seen is not None and isinstance(record, WriteRecord):
                         seen(offset, record)
-                self.grew(len(batch), _size(batch))
+                self.grew(len(batch), size_of(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
         if stop is not None and state.next_offset < stop:
             # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
             raise Unavailable(
                 f"{self.log.name} can be read up to {state.next_offset}, though {stop - 1} was appended: try again"
             )
-
-    def grew(self, records: int, size: int) -> None:
-        """After so many records of so many bytes were applied to the state."""
-        self.state.grew(records, size)
-        self.growth()
 
     async def take(self) -> None:
         """Become the owner of a log that was just applied: what an earlier one writes from here on does not count."""
@@ -132,18 +129,3 @@ def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int
         starts, stops = repeat(0), map(len, views)
     places = batch.offsets
     return zip(places, map(decode_record, views, starts, stops, repeat(region), repeat(name), places), strict=True)
-
-
-def values_of(batch: StoredBatch) -> Iterator[Buffer]:
-    """The values of a batch, each a view of it, without making a column of rows or rows of a column."""
-    values = batch.rows()[0]
-    if isinstance(values, BinaryColumn):
-        _, offsets, data = values.buffers()
-        bounds = offsets[values.start : values.start + len(values) + 1].tolist()
-        return map(data.__getitem__, map(slice, bounds, bounds[1:]))
-    return (value or b"" for value in values)  # a null, which nobody of ours writes, is no record: decoding says so
-
-
-def _size(batch: StoredBatch) -> int:
-    values = batch.rows()[0]
-    return values.data_bytes if isinstance(values, BinaryColumn) else sum(map(len, filter(None, values)))

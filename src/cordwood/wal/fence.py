@@ -6,6 +6,7 @@ An owner's id is the offset of its owner record. The log's order is the referee,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cordwood.wal.codec import NOBODY, OwnerRecord
 
@@ -17,6 +18,9 @@ class Fence:
     Of a log that was cut by force, owners whose records are gone are believed, the highest one: that is as much as
     the rest of the log tells.
     """
+
+    ordered: ClassVar[bool] = True
+    """Whether the numbers of a table only grow in what counts."""
 
     start: int = 0
     owner: int = NOBODY
@@ -52,5 +56,21 @@ class Fence:
         self.logs += count
         return True
 
+    def at(self, offset: int) -> Fence:
+        """One for reading from there on, where a write is that counts: its owner is the owner there."""
+        return Fence(start=offset)
+
     def _believed(self, owner: int) -> bool:
         return self.owner < owner < self.start
+
+
+class Unfenced(Fence):
+    """Of logs without owner records: everything counts."""
+
+    ordered = False
+
+    def takes_write(self, owner: int, logs: int, count: int) -> bool:
+        return True
+
+    def at(self, offset: int) -> Fence:
+        return Unfenced(start=offset)

@@ -15,6 +15,7 @@ from cordwood.errors import CordwoodError, Fenced, Timeout, Unavailable
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
+from cordwood.wal.opened import Snapshotted
 from cordwood.wal.snapshot import parts_of
 from cordwood.wal.writer import Writer
 
@@ -41,13 +42,6 @@ class Mark(NamedTuple):
     through: int
     dropped: bool
     future: asyncio.Future[None]
-
-
-class Snapshotted(NamedTuple):
-    """A snapshot that is durable, and that counts."""
-
-    high_watermark: int
-    trim_target: int
 
 
 class Keeper:

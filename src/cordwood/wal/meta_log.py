@@ -8,7 +8,7 @@ from typing import Final
 from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
-from cordwood.wal.data_log import values_of
+from cordwood.wal.applied import values_of
 from cordwood.wal.meta_codec import MetaOwner, MetaRecord, decode_meta, encode_meta
 from cordwood.wal.meta_fold import MetaFold
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError
 from cordwood.wal.cleaner import Cleaner
-from cordwood.wal.keeper import Keeper
+from cordwood.wal.opened import RegionKeeper, RegionWriter
 from cordwood.wal.rounds import Rounds
-from cordwood.wal.writer import Writer
 
 
 @dataclass(slots=True)
 class Owning:
     """One opening for writing."""
 
-    writer: Writer
-    keeper: Keeper
+    writer: RegionWriter
+    keeper: RegionKeeper
     cleaner: Cleaner
     rounds: Rounds | None = None
 

@@ -11,9 +11,8 @@ from typing import NamedTuple, Self, TypeAlias
 
 from cordwood.errors import Trimmed
 from cordwood.log import Log, Reader
-from cordwood.records import BinaryColumn
+from cordwood.records import BinaryColumn, StoredBatch
 from cordwood.wal.codec import DataRecord, OwnerRecord
-from cordwood.wal.data_log import records_of
 from cordwood.wal.fence import Fence
 
 
@@ -75,6 +74,8 @@ class Place(NamedTuple):
     fence: Fence
     deleted: Mapping[int, int]
     """By table, through which number."""
+    records: Callable[[StoredBatch], Iterator[tuple[int, DataRecord]]]
+    """How the records of the log are decoded."""
 
 
 StartOver: TypeAlias = Callable[[Trimmed], Awaitable[Place]]
@@ -92,14 +93,11 @@ class RegionReader:
     It may be iterated bare; then it closes at its end, or with the connection.
     """
 
-    def __init__(
-        self, log: Log, region: int, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver
-    ) -> None:
+    def __init__(self, log: Log, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver) -> None:
         self.skipped = 0
         """Logs that were read over: they are deleted, or of no table that was asked for."""
         self._log = log
         self._reader: Reader | None = log.read(place.start, stop)
-        self._region = region
         self._place = place
         self._wanted = wanted
         self._stop = stop
@@ -131,7 +129,7 @@ class RegionReader:
         except Trimmed as trimmed:
             await self._go_on_behind(trimmed)
             return
-        if self._take(records_of(batch, self._region, self._log.name)):
+        if self._take(self._place.records(batch)):
             await self._reader.close()
             self._reader = None
 
@@ -164,7 +162,7 @@ class RegionReader:
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
-        (_, fence, deleted), wanted, only, ready = self._place, self._wanted, self._only, self._ready
+        (_, fence, deleted, _), wanted, only, ready = self._place, self._wanted, self._only, self._ready
         whole = wanted == Wanted()
         for offset, record in records:
             if isinstance(record, OwnerRecord):
@@ -178,7 +176,7 @@ class RegionReader:
             if only is not None and table not in only:
                 self.skipped += count
                 continue
-            if wanted.stop is not None and first >= wanted.stop:
+            if wanted.stop is not None and first >= wanted.stop and fence.ordered:
                 return True
             live = max(first, deleted.get(table, 0) + 1)
             if live > first:

@@ -100,13 +100,14 @@ class Recovery:
 
     async def _scan_all(self) -> None:
         self.report.skipped += await self._distribute(None, self._tables)
-        while parked := [channel for channel in self._channels.values() if channel.parked is not None]:
+        while parked := {channel for channel in self._channels.values() if channel.parked is not None}:
             await self._until(lambda parked=parked: any(channel.idle for channel in parked))  # type: ignore[misc]
-            again = {table for table, channel in self._channels.items() if channel.parked is not None and channel.idle}
-            start = min(offset for table in again if (offset := self._channels[table].parked) is not None)
+            # One that is idle because it failed is not parked any more.
+            again = {channel.table: channel.parked for channel in parked if channel.idle and channel.parked is not None}
             for table in again:
                 self._channels[table].parked = None
-            await self._distribute(start, again)
+            if again:
+                await self._distribute(min(again.values()), again.keys())
 
     async def _distribute(self, start: int | None, only: Collection[int] | None) -> int:
         """Read on from there, and offer what is of these tables; how many logs were read over."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
+from cordwood.wal.applied import AppliedLog
 from cordwood.wal.codec import checked_payloads
-from cordwood.wal.data_log import DataLog
-from cordwood.wal.fence import Fence
-from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.names import checked_id
+from cordwood.wal.opened import Opened, RegionWriter, WriteUnderWay
 from cordwood.wal.owning import Owning
 from cordwood.wal.reader import Place, RegionReader, Wanted
 from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
-from cordwood.wal.restore import restore
-from cordwood.wal.state import RegionState, TableMeta
+from cordwood.wal.state import TableMeta
 from cordwood.wal.stats import RegionStats
-from cordwood.wal.writer import Write, Writer
 
 
 class Region:
@@ -34,13 +31,22 @@ class Region:
 
     id: int
 
-    def __init__(self, data: DataLog, meta: MetaLog, lost: Mapping[int, range], owning: Owning | None) -> None:
-        """Without `owning` it only reads."""
-        self.id = data.region
-        self._data = data
-        self._meta = meta
-        self._lost = lost
+    def __init__(
+        self,
+        opened: Opened,
+        owning: Owning | None,
+        *,
+        read_again: Callable[[], Awaitable[Opened]],
+        refusal: Callable[[], CordwoodError],
+    ) -> None:
+        """Without `owning` it only reads, and `refusal` says why."""
+        self.id = opened.data.region
+        self._data = opened.data
+        self._meta = opened.meta
+        self._lost = opened.lost
         self._owning = owning
+        self._read_again = read_again
+        self._refusal = refusal
         self._closed = False
 
     async def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
@@ -54,7 +60,7 @@ class Region:
         ```
         """
         writer = self._writable()
-        column = writer.column_of(checked_id("table", table), checked_payloads(payloads))
+        column = writer.column_of(self._table(table), checked_payloads(payloads))
         if writer.full:
             await writer.room(timeout)
         write = writer.put(table, len(payloads), column)
@@ -75,7 +81,7 @@ class Region:
         """
         writer = self._writable()
         columns = {
-            table: writer.column_of(checked_id("table", table), checked_payloads(payloads))
+            table: writer.column_of(self._table(table), checked_payloads(payloads))
             for table, payloads in writes.items()
         }
         if not columns:
@@ -96,7 +102,7 @@ class Region:
         ```
         """
         self._check_open()
-        return self._reader(_first_place(self._data.state), None, Wanted())
+        return self._reader(_first_place(self._data), self._data.end, Wanted())
 
     def read(self, table: int, start: int = 1, stop: int | None = None) -> RegionReader:
         """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
@@ -110,15 +116,15 @@ class Region:
         ```
         """
         self._check_open()
-        checked_id("table", table)
+        self._table(table)
         for name, sequence in (("start", start), ("stop", stop)):
             if sequence is not None and sequence < 1:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
         # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
-        place = _end_place(state) if found is None else _place_at(state, found)
-        return self._reader(place, None, Wanted(table, start, stop))
+        place = _end_place(self._data) if found is None else _place_at(self._data, found)
+        return self._reader(place, self._data.end, Wanted(table, start, stop))
 
     async def recover(
         self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
@@ -136,11 +142,12 @@ class Region:
         self._check_open()
         if concurrency < 1:
             raise InvalidInput(f"concurrency is {concurrency}: at least 1 table is applied at a time")
-        _, stop = await self._data.log.bounds()
-        state = self._data.state
+        data = self._data
+        end = data.end
+        stop = (await data.log.bounds())[1] if end is None else end
 
         def scan(start: int | None) -> RegionReader:
-            return self._reader(_first_place(state) if start is None else _place_at(state, start), stop, Wanted())
+            return self._reader(_first_place(data) if start is None else _place_at(data, start), stop, Wanted())
 
         return await Recovery(scan, apply, tables).run(concurrency)
 
@@ -168,7 +175,7 @@ class Region:
         owning = self._owner()
         if type(through) is not int:
             raise TypeError(f"through: an int is needed, not {type(through).__name__}")
-        found = self._data.state.known(checked_id("table", table))
+        found = self._data.state.known(self._table(table))
         if through < 0:
             raise InvalidInput(f"through is {through}: sequence numbers begin at 1", outcome="not_written")
         if found is None or through <= found.deleted_through:
@@ -192,7 +199,7 @@ class Region:
         ```
         """
         owning = self._owner()
-        checked_id("table", table)
+        self._table(table)
         if self._data.state.known(table) is None and not owning.writer.has_given(table):
             return
         last = owning.writer.last_given(table)
@@ -267,35 +274,35 @@ class Region:
         return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
 
     def _reader(self, place: Place, stop: int | None, wanted: Wanted) -> RegionReader:
-        return RegionReader(self._data.log, self.id, place, wanted, stop, self._start_over)
+        return RegionReader(self._data.log, place, wanted, stop, self._start_over)
 
     async def _start_over(self, trimmed: Trimmed) -> Place:
         """R16: where to go on reading after a trim."""
-        place = _first_place(self._data.state)
+        place = _first_place(self._data)
         if place.start >= trimmed.start:
             return place  # by this owner
-        data = DataLog(self._data.log, self.id, self._data.who)
-        if (await restore(data, MetaLog(self._meta.log, self.id))).lost:
+        found = await self._read_again()
+        if found.lost:
             raise trimmed
-        return _first_place(data.state)
+        return _first_place(found.data)
+
+    def _table(self, table: int) -> int:
+        return checked_id("table", table, self._data.table_max)
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable(f"region {self.id} in {self._data.log.name} is closed: open it again")
 
-    def _writable(self) -> Writer:
+    def _writable(self) -> RegionWriter:
         return self._owner().writer
 
     def _owner(self) -> Owning:
         if self._owning is None:
-            raise Unavailable(
-                f"region {self.id} was opened on a connection with read_only=True: it cannot be written",
-                outcome="not_written",
-            )
+            raise self._refusal()
         self._owning.writer.check()
         return self._owning
 
-    async def _in_time(self, write: Write, timeout: float) -> range:
+    async def _in_time(self, write: WriteUnderWay, timeout: float) -> range:
         try:
             async with asyncio.timeout(timeout):
                 return await write.future
@@ -308,22 +315,22 @@ class Region:
             ) from error
 
 
-def _first_place(state: RegionState) -> Place:
+def _first_place(data: AppliedLog) -> Place:
     """Before the first live log."""
-    oldest = state.oldest_live
-    return _end_place(state) if oldest is None else _place_at(state, oldest)
+    oldest = data.state.oldest_live
+    return _end_place(data) if oldest is None else _place_at(data, oldest)
 
 
-def _place_at(state: RegionState, offset: int) -> Place:
-    # A place that a mapping names holds a write that counts, so its owner is the owner there.
-    return Place(offset, Fence(start=offset), state.deleted)
+def _place_at(data: AppliedLog, offset: int) -> Place:
+    """A place that a mapping names holds a write that counts."""
+    return Place(offset, data.state.fence.at(offset), data.state.deleted, data.records)
 
 
-def _end_place(state: RegionState) -> Place:
-    return Place(state.next_offset, replace(state.fence), state.deleted)
+def _end_place(data: AppliedLog) -> Place:
+    return Place(data.state.next_offset, replace(data.state.fence), data.state.deleted, data.records)
 
 
-def _all_or_error(writes: list[Write], results: Sequence[range | BaseException]) -> dict[int, range]:
+def _all_or_error(writes: Sequence[WriteUnderWay], results: Sequence[range | BaseException]) -> dict[int, range]:
     numbers = {write.table: range(write.first, write.first + write.count) for write in writes}
     failed = {w.table: error for w, error in zip(writes, results, strict=True) if isinstance(error, BaseException)}
     if not failed:

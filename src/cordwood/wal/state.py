@@ -73,6 +73,17 @@ class TableState:
             # Rounded down to an entry: it may name a log that is deleted, and none that is live lies before it.
             del self.mapping[: max(0, bisect_right(self.mapping, live, key=_number) - 1)]
 
+    def grow(self, first: int, after: int, offset: int) -> None:
+        """Logs with the numbers [first, after) lie at this offset."""
+        if after <= self.deleted_through + 1:  # its mark was applied before it
+            self.next_sequence = max(self.next_sequence, after)
+            return
+        self.next_sequence = after
+        mapping = self.mapping
+        mapping.append((first, offset))
+        if len(mapping) > MAPPING_ENTRIES_MAX:
+            self.mapping = thinned(mapping, _offset)
+
     def meta(self) -> TableMeta:
         return TableMeta(
             next_sequence=self.next_sequence,
@@ -115,21 +126,11 @@ class RegionState:
         self.next_offset = offset + 1
         if not self.fence.takes_write(owner, logs, count):
             return False
-        meta = self.table_states.get(table)
-        if meta is None:
-            meta = self.table_states[table] = TableState()
-        after = first + count
+        meta = self.table_of(table)
         meta.high_watermark = offset + 1
-        if after <= meta.deleted_through + 1:  # its mark was applied before it
-            meta.next_sequence = max(meta.next_sequence, after)
-            return True
-        if first < meta.next_sequence and first > meta.deleted_through + 1:
+        if meta.deleted_through + 1 < first < meta.next_sequence:
             raise Corrupt(f"table {table} goes back to {first} at offset {offset}, from {meta.next_sequence}")
-        meta.next_sequence = after
-        mapping = meta.mapping
-        mapping.append((first, offset))
-        if len(mapping) > MAPPING_ENTRIES_MAX:
-            meta.mapping = thinned(mapping, _offset)
+        meta.grow(first, first + count, offset)
         return True
 
     def grew(self, writes: int, size: int) -> None:
@@ -142,11 +143,16 @@ class RegionState:
 
     def mark(self, table: int, through: int, *, dropped: bool = False) -> None:
         """Logs of a table up to this number are deleted; `dropped`: the table, with all its logs up to it."""
+        meta = self.table_of(table)
+        meta.mark(through, dropped)
+        self.deleted[table] = meta.deleted_through
+
+    def table_of(self, table: int) -> TableState:
+        """The table, made if it is new."""
         meta = self.table_states.get(table)
         if meta is None:
             meta = self.table_states[table] = TableState()
-        meta.mark(through, dropped)
-        self.deleted[table] = meta.deleted_through
+        return meta
 
     def next_sequence(self, table: int) -> int:
         meta = self.table_states.get(table)

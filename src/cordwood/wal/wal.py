@@ -11,20 +11,21 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
-from cordwood.log import Engine, TopicInfo
+from cordwood.log import Engine, Log, TopicInfo
 from cordwood.wal.cleaner import Cleaner
-from cordwood.wal.data_log import DataLog, check_topic
-from cordwood.wal.keeper import Keeper
-from cordwood.wal.meta_log import MetaLog
-from cordwood.wal.names import checked_id, checked_wal_name, data_topic, meta_topic, regions_of
+from cordwood.wal.codecs import checked_codec
+from cordwood.wal.data_log import check_topic
+from cordwood.wal.layout import LogPlace, RegionPlace, checked_layout
+from cordwood.wal.names import checked_id, checked_wal_name
+from cordwood.wal.opened import Opened, RegionLogs
 from cordwood.wal.owning import Owning
 from cordwood.wal.region import Region
-from cordwood.wal.restore import restore, take_over
 from cordwood.wal.rounds import Rounds
-from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
 
 _LOGGER = logging.getLogger("cordwood")
 
+CODEC: Final = "cordwood"
+LAYOUT: Final = "two-topics"
 CLEAN_EVERY: Final = 60.0
 REGION_BYTES_MAX: Final = 1 << 30
 
@@ -51,12 +52,17 @@ class Wal:
         timeout: float,
         read_only: bool,
         opened: Callable[[Region], None],
+        codec: str = CODEC,
+        layout: str = LAYOUT,
         clean_every: float | None = CLEAN_EVERY,
         region_bytes_max: int = REGION_BYTES_MAX,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
         """`opened` is told each region, for whoever closes the engine."""
         self.name = checked_wal_name(name)
+        self._layout = checked_layout(layout)
+        self._codec = checked_codec(codec)
+        self._codec_name = codec
         if clean_every is not None and not clean_every > 0:
             raise InvalidInput(f"clean_every is {clean_every} s: it must be more than 0, or None to clean by hand")
         if region_bytes_max < 1:
@@ -80,8 +86,8 @@ class Wal:
         ```
         """
         self._check_open()
-        prefix = data_topic(self.name, 0)[:-1]
-        return regions_of(self.name, await self._engine.topics(prefix, timeout=self._time(timeout)))
+        topics = await self._engine.topics(self._layout.prefix(self.name), timeout=self._time(timeout))
+        return self._layout.regions_of(self.name, topics)
 
     def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> Opening:
         """Open a region, or make it; `await` it, or use it as `async with`.
@@ -131,51 +137,85 @@ class Wal:
             raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
 
     async def _opened(self, id: int, create: bool, timeout: float) -> Region:
-        topic = data_topic(self.name, id)
+        place = self._layout.place(self.name, id)
         try:
-            info = await self._engine.topic(topic, timeout=timeout)
+            info = await self._engine.topic(place.data.topic, timeout=timeout)
         except NotFound:
-            if self._read_only or not create:
-                raise NotFound(f"write-ahead log {self.name!r} has no region {id}: open it with create=True") from None
+            if self._only_reads or not create:
+                hint = "" if self._codec.only_reads else ": open it with create=True"
+                raise NotFound(f"write-ahead log {self.name!r} has no region {id}{hint}") from None
             # The data topic is the region, so it comes last: a crash in between leaves nothing that looks like one.
-            await self._make(meta_topic(self.name, id), timeout)
-            await self._make(topic, timeout)
-            info = await self._engine.topic(topic, timeout=timeout)
-        check_topic(info)
-        data = DataLog(self._engine.log(topic, 0, timeout=self._timeout), id, f"{socket.gethostname()}:{os.getpid()}")
-        meta = MetaLog(self._engine.log(meta_topic(self.name, id), 0, timeout=self._timeout), id)
-        if self._read_only:
-            return Region(data, meta, (await restore(data, meta)).lost, None)  # R16: reading never fences
-        meta_info = await self._meta_topic(id, timeout)
-        found = await take_over(data, meta)
-        writer = Writer(data, info.batch_bytes_max - RECORD_SLACK_BYTES, self._timeout)
-        limit = meta_info.batch_bytes_max - RECORD_SLACK_BYTES
-        keeper = Keeper(data, meta, writer, limit, self._timeout, due=found.gaps)
-        cleaner = Cleaner(data, keeper)
+            if not place.shared:
+                await self._make(place.meta.topic, place.partitions, timeout)
+            await self._make(place.data.topic, place.partitions, timeout)
+            info = await self._engine.topic(place.data.topic, timeout=timeout)
+        check_topic(info, place.partitions)
+        meta_info = info if place.shared or self._only_reads else await self._meta_topic(id, place, timeout)
+        logs = RegionLogs(
+            id,
+            self._log(place.data),
+            self._log(place.meta),
+            info.batch_bytes_max,
+            meta_info.batch_bytes_max,
+            self._timeout,
+            f"{socket.gethostname()}:{os.getpid()}",
+        )
+        opened = await (self._codec.read(logs) if self._only_reads else self._codec.own(logs))
+        return self._region_of(opened, lambda: self._codec.read(logs), lambda: self._refusal(id))
+
+    def _region_of(
+        self,
+        opened: Opened,
+        read_again: Callable[[], Awaitable[Opened]],
+        refusal: Callable[[], CordwoodError],
+    ) -> Region:
+        if opened.owning is None:
+            return Region(opened, None, read_again=read_again, refusal=refusal)
+        writer, keeper = opened.owning
+        cleaner = Cleaner(opened.data, keeper)
         owning = Owning(writer, keeper, cleaner)
-        region = Region(data, meta, found.lost, owning)
+        region = Region(opened, owning, read_again=read_again, refusal=refusal)
         if self._clean_every is not None:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
-            name = f"region {region.id} in {data.log.name}"
+            name = f"region {region.id} in {opened.data.log.name}"
             owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush)
         return region
 
-    async def _meta_topic(self, id: int, timeout: float) -> TopicInfo:
-        topic = meta_topic(self.name, id)
+    @property
+    def _only_reads(self) -> bool:
+        return self._read_only or self._codec.only_reads
+
+    def _refusal(self, id: int) -> CordwoodError:
+        """Why a region that only reads does."""
+        if self._codec.only_reads:
+            return InvalidInput(
+                f"region {id} of {self.name!r} has the codec {self._codec_name!r}, which only reads: whoever else"
+                " writes it also deletes its logs and cleans it",
+                outcome="not_written",
+            )
+        return Unavailable(
+            f"region {id} was opened on a connection with read_only=True: it cannot be written", outcome="not_written"
+        )
+
+    def _log(self, place: LogPlace) -> Log:
+        return self._engine.log(place.topic, place.partition, timeout=self._timeout)
+
+    async def _meta_topic(self, id: int, place: RegionPlace, timeout: float) -> TopicInfo:
+        topic = place.meta.topic
         try:
             info = await self._engine.topic(topic, timeout=timeout)
         except NotFound:
             _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
-            await self._make(topic, timeout)
+            await self._make(topic, place.partitions, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
-        check_topic(info)
+        check_topic(info, place.partitions)
         return info
 
-    async def _make(self, topic: str, timeout: float) -> None:
+    async def _make(self, topic: str, partitions: int, timeout: float) -> None:
         await self._engine.create_topic(
             topic,
-            partitions=1,
+            partitions=partitions,
             replication=None,
             retention=None,
             retention_bytes=None,

@@ -1,14 +1,19 @@
-"""A server that is down, goes away, comes back, or is silent: bounded time, the error that says so, nothing twice."""
+"""A server that is down or silent: every call ends in its time, with an error that says what became of it."""
 
 import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 import pytest
 
 import cordwood
-from cordwood import Timeout, Unavailable
+from cordwood import Batch, CordwoodError, Timeout, Unavailable
+from cordwood.log.kafka import cluster as cluster_module
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
-from tests.kafka.faults.load import Load
+from tests.kafka.waiting import until, values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -16,11 +21,27 @@ SOON = 30.0
 """No test waits for so long unless something hangs."""
 
 
+async def fails(call: Callable[[], Awaitable[object]]) -> CordwoodError:
+    """What a call raises; that it took too long is its failure too."""
+    begun = time.monotonic()
+    with pytest.raises((Unavailable, Timeout)) as caught:
+        await asyncio.wait_for(call(), SOON)
+    assert isinstance(caught.value, CordwoodError), f"nothing came of it for {time.monotonic() - begun:.1f} s"
+    return caught.value
+
+
+async def test_connecting_where_nobody_is_is_unavailable_and_says_why() -> None:
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(Unavailable, match=rf"127.0.0.1:{port}.*refused"):
+            await asyncio.wait_for(cordwood.connect(f"kafka://127.0.0.1:{port}", timeout=1).__aenter__(), SOON)
+
+
 async def test_a_server_that_is_silent_when_we_connect(broker: Broker) -> None:
     broker.pause()
-    async with asyncio.timeout(SOON):
-        with pytest.raises((Unavailable, Timeout), match=broker.bootstrap):
-            await cordwood.connect(broker.url, timeout=1)
+    error = await fails(lambda: cordwood.connect(broker.url, timeout=1).__aenter__())
+    assert broker.bootstrap in str(error)
 
 
 async def test_one_address_that_answers_is_enough(broker: Broker) -> None:
@@ -29,42 +50,114 @@ async def test_one_address_that_answers_is_enough(broker: Broker) -> None:
         await cw.topics()
 
 
-@pytest.mark.parametrize("end", [Broker.kill, Broker.stop])
-async def test_writers_go_on_through_a_restart(broker: Broker, topic: str, end: object) -> None:
-    assert callable(end)
-    async with cordwood.connect(broker.url, timeout=60) as cw:
-        await cw.create_topic(topic)
-        async with Load(cw.log(topic)) as load:
-            await load.acks(100)
-            await asyncio.to_thread(end, broker)
-            await asyncio.to_thread(broker.restart)
-            await load.acks(100)
-        await load.check()
-        assert load.errors == []
+async def test_a_connect_that_is_cancelled_leaves_nothing_though_its_loop_is_gone(broker: Broker) -> None:
+    before = set(cluster_module._registry)
+    left = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def begin_and_leave() -> None:
+        connecting = asyncio.ensure_future(cordwood.connect(f"{broker.url}?client.id=cancelled").__aenter__())
+        await until(lambda: set(cluster_module._registry) - before)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        loop.call_soon_threadsafe(left.set)
+
+    broker.pause()
+    leaving = asyncio.ensure_future(asyncio.to_thread(asyncio.run, begin_and_leave()))
+    await left.wait()
+    await asyncio.sleep(0.2)  # its loop ends, as far as it can
+    broker.resume()
+    await leaving
+    await until(lambda: set(cluster_module._registry) <= before)
 
 
-async def test_writers_are_told_while_it_is_away_and_go_on_when_it_is_back(broker: Broker, topic: str) -> None:
+async def test_an_append_to_a_server_that_does_not_answer_is_a_timeout_with_an_unknown_outcome(
+    broker: Broker, topic: str
+) -> None:
     async with cordwood.connect(broker.url, timeout=2) as cw:
-        await cw.create_topic(topic)
-        async with Load(cw.log(topic)) as load:
-            await load.acks(100)
-            broker.kill()
-            await load.failures(4)
-            await asyncio.to_thread(broker.restart)
-            await load.acks(100)
-        await load.check()
-        assert {type(error) for error in load.errors} <= {Unavailable, Timeout}
+        await cw.create_topic(topic, timeout=SOON)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]), timeout=SOON)
+        broker.pause()
+        slow = log.append(Batch.of([b"slow"]))
+        quick = log.append(Batch.of([b"quick"]), timeout=0.3)
+        errors = await asyncio.wait_for(asyncio.gather(slow, quick, return_exceptions=True), SOON)
+        for error in errors:
+            assert isinstance(error, Timeout)
+            assert error.outcome == "unknown"
+        broker.resume()
+        after = await log.append(Batch.of([b"after"]), timeout=SOON)
+        values = await values_of(log)
+    assert values[0] == b"before"
+    assert values[after[0]] == b"after"
+    assert set(values) <= {b"before", b"slow", b"quick", b"after"}
+    assert len(values) == len(set(values))
 
 
-async def test_appends_wait_for_a_server_that_pauses_for_a_moment(broker: Broker, topic: str) -> None:
-    async with cordwood.connect(broker.url, timeout=60) as cw:
-        await cw.create_topic(topic)
-        async with Load(cw.log(topic)) as load:
-            await load.acks(50)
-            for _ in range(3):
-                broker.pause()
-                await asyncio.sleep(0.3)  # how long it is silent: there is nothing to wait for
-                broker.resume()
-                await load.acks(50)
-        await load.check()
-        assert load.errors == []
+async def test_what_is_given_up_is_not_sent_later(broker: Broker, topic: str) -> None:
+    async with cordwood.connect(broker.url, timeout=2) as cw:
+        await cw.create_topic(topic, timeout=SOON)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]), timeout=SOON)
+        broker.stop()
+        error = await fails(lambda: log.append(Batch.of([b"given up"])))
+        assert error.outcome == "unknown"
+        await asyncio.to_thread(broker.restart)
+        await log.append(Batch.of([b"after"]), timeout=SOON)
+        assert await values_of(log) == [b"before", b"after"]
+
+
+async def test_every_call_fails_in_bounded_time_while_the_server_is_down(broker: Broker, topic: str) -> None:
+    async with cordwood.connect(broker.url, timeout=2) as cw:
+        await cw.create_topic(topic, timeout=SOON)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"kept"]), timeout=SOON)
+        reader = log.read(follow=True)
+        await anext(reader)
+        broker.kill()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            cw.topics,
+            lambda: cw.topic(topic),
+            lambda: cw.create_topic(f"{topic}.new"),
+            lambda: cw.delete_topic(topic),
+            log.bounds,
+            lambda: log.trim(before=1),
+            lambda: log.offset_at(datetime.now(UTC)),
+            lambda: values_of(log),
+            lambda: anext(reader),
+            lambda: log.append(Batch.of([b"x"])),
+            lambda: cw.append(topic, Batch.of([b"x"])),
+        ]
+        await asyncio.gather(*(fails(call) for call in calls))
+        broker.restart()
+        async with cordwood.connect(broker.url) as again:
+            assert (await values_of(again.log(topic)))[0] == b"kept"
+
+
+async def test_closing_while_the_server_is_away_tells_the_callers_and_ends(broker: Broker, topic: str) -> None:
+    cw = await cordwood.connect(broker.url, timeout=3)
+    await cw.create_topic(topic, timeout=SOON)
+    log = cw.log(topic)
+    await log.append(Batch.of([b"before"]), timeout=SOON)
+    broker.kill()
+    under_way = [asyncio.ensure_future(log.append(Batch.of([b"x"] * count))) for count in (1, 5000)]
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(cw.close(), SOON)
+    for error in await asyncio.gather(*under_way, return_exceptions=True):
+        assert isinstance(error, (Unavailable, Timeout))
+        assert error.outcome in ("unknown", "not_written")
+
+
+async def test_a_server_that_hangs_makes_no_call_to_another_one_wait(broker: Broker, topic: str, kafka: Broker) -> None:
+    async with cordwood.connect(broker.url, timeout=60) as slow, cordwood.connect(kafka.url) as other:
+        await slow.create_topic(topic)
+        await slow.log(topic).append(Batch.of([b"x"]))
+        await other.create_topic(topic)
+        broker.pause()
+        waiting = [asyncio.ensure_future(slow.log(topic).append(Batch.of([b"y"] * 50))) for _ in range(20)]
+        await other.log(topic).append(Batch.of([b"z"]))
+        assert not any(task.done() for task in waiting)
+        broker.resume()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await other.delete_topic(topic)

@@ -5,17 +5,29 @@ import asyncio
 import pytest
 
 import cordwood
+from cordwood import Batch, Timeout
 from cordwood.testing.kafka import Cluster
 from cordwood.testing.kafka.probe import leader_of
-from tests.kafka.faults.load import Load
+from tests.kafka.load import Load
+from tests.kafka.waiting import until, values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
+async def test_killing_the_leader_loses_no_ack_doubles_nothing_and_a_follower_sees_it_all(
+    cluster: Cluster, topic: str
+) -> None:
     async with cordwood.connect(cluster.url, timeout=60) as cw:
         await cw.create_topic(topic)
-        async with Load(cw.log(topic), writers=8, batch=20) as load:
+        log = cw.log(topic)
+        followed: list[bytes | None] = []
+
+        async def follow() -> None:
+            async for batch in log.read(follow=True):
+                followed.extend(batch.values)
+
+        follower = asyncio.ensure_future(follow())
+        async with Load(log, writers=8, batch=20) as load:
             await load.acks(2000)
             for _ in range(2):
                 await asyncio.to_thread(lambda: cluster.leader(topic).kill())
@@ -24,14 +36,30 @@ async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Clus
                 await load.acks(2000)
         await load.check()
         assert load.errors == []
+        everything = await values_of(log)
+        await until(lambda: len(followed) >= len(everything) or follower.done(), 60)
+        if follower.done():
+            follower.result()
+        follower.cancel()
+        assert followed == everything
 
 
 async def test_a_client_that_loses_its_only_connection_finds_another_server(cluster: Cluster, topic: str) -> None:
+    """Also for questions that are under way just then."""
     first = cluster.brokers[0]
+    killed = asyncio.Event()
     async with cordwood.connect(f"kafka://{first.bootstrap}") as cw:
         await cw.create_topic(topic)
-        first.kill()
-        assert (await cw.topic(topic)).partitions == 1
+
+        async def ask() -> None:
+            while not killed.is_set():
+                await cw.topic(topic)
+            assert (await cw.topic(topic)).partitions == 1
+
+        asking = [asyncio.ensure_future(ask()) for _ in range(10)]
+        await asyncio.to_thread(first.kill)
+        killed.set()
+        await asyncio.gather(*asking)
 
 
 async def test_pausing_the_leader_for_longer_than_its_session_is_the_same(cluster: Cluster, topic: str) -> None:
@@ -64,6 +92,32 @@ async def test_too_few_copies_take_no_appends_and_lose_none(cluster: Cluster, to
             await asyncio.to_thread(cluster.heal)
             await load.acks(100)
         await load.check()
+
+
+async def test_a_record_that_is_out_of_time_has_no_other_one_written_twice(cluster: Cluster, topic: str) -> None:
+    """Both are written, and neither is acked: copies are missing, which come back between the ends of their time."""
+    async with cordwood.connect(cluster.url, timeout=4) as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]))
+        leader = cluster.leader(topic)
+        for broker in cluster.brokers:
+            if broker is not leader:
+                broker.pause()
+        first = asyncio.ensure_future(log.append(Batch.of([b"first"])))
+        await asyncio.sleep(1)  # apart, and both before the copies count as lost
+        second = asyncio.ensure_future(log.append(Batch.of([b"second"])))
+        with pytest.raises(Timeout) as caught:
+            await first
+        assert caught.value.outcome == "unknown"
+        await asyncio.sleep(0.8)  # librdkafka looks for what is out of time once a second
+        await asyncio.to_thread(cluster.heal)
+        acked = await asyncio.gather(second, return_exceptions=True)
+        await log.append(Batch.of([b"after"]), timeout=30)
+        values = await values_of(log)
+    assert len(values) == len(set(values))
+    if not isinstance(acked[0], BaseException):
+        assert values[acked[0][0]] == b"second"
 
 
 def _until_another_leads(cluster: Cluster, topic: str, old: int) -> None:

@@ -4,15 +4,14 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation
 
 import cordwood
-from cordwood import Batch, Client, Timeout, Unavailable
-from cordwood.testing.kafka import Broker
-from tests.kafka.faults import guarded
+from cordwood import Batch, Timeout, TooLarge, Unavailable
+from tests.kafka.guarded import PASSWORDS, Guarded, login
+from tests.kafka.waiting import values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -21,54 +20,63 @@ WRONG = "not-the-passw0rd"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("guarded")
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Broker]:
-    with guarded.start(folder) as broker:
-        yield broker
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with Guarded(tmp_path_factory.mktemp("guarded")) as server:
+        yield server
 
 
 @pytest.fixture
-async def written(server: Broker, topic: str) -> str:
+async def written(guarded: Guarded, topic: str) -> str:
     """A topic with one record, by somebody who may do everything."""
-    async with cordwood.connect(server.url) as cw:
+    async with cordwood.connect(guarded.broker.url) as cw:
         await cw.create_topic(topic)
         await cw.log(topic).append(Batch.of([b"there"]))
     return topic
 
 
-async def values(cw: Client, topic: str) -> list[bytes | None]:
-    return [record.value async for batch in cw.log(topic).read() for record in batch]
+async def test_a_user_who_may_read_and_write_but_sees_no_settings(guarded: Guarded, written: str) -> None:
+    guarded.allow("writer", written, AclOperation.READ, AclOperation.WRITE)
+    async with cordwood.connect(guarded.url, config=login("writer")) as cw:
+        log = cw.log(written)
+        assert await log.append(Batch.of([b"mine"] * 3)) == range(1, 4)
+        with pytest.raises(TooLarge) as caught:  # the server measures what this user cannot
+            await log.append(Batch.of([bytes(3_000_000)]))
+        assert caught.value.outcome == "not_written"
+        assert await values_of(log) == [b"there", *[b"mine"] * 3]
 
 
-async def test_a_user_with_rights(server: Broker, written: str) -> None:
-    guarded.allow(server, "writer", written, AclOperation.READ, AclOperation.WRITE)
-    async with cordwood.connect(guarded.url(server), config=guarded.login("writer")) as cw:
-        assert await cw.log(written).append(Batch.of([b"mine"])) == range(1, 2)
-        assert await values(cw, written) == [b"there", b"mine"]
+async def test_a_user_who_may_only_read_is_refused_before_anything_is_sent(guarded: Guarded, written: str) -> None:
+    guarded.allow("reader", written, AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    async with cordwood.connect(guarded.url, config=login("reader")) as cw:
+        log = cw.log(written)
+        assert await values_of(log) == [b"there"]
+        with pytest.raises(Unavailable, match="WRITE") as caught:
+            await log.append(Batch.of([b"ours"]))
+        assert caught.value.outcome == "not_written"
+        for call in (log.trim(before=1), cw.delete_topic(written), cw.create_topic(f"{written}.new")):
+            with pytest.raises(Unavailable, match="rights"):
+                await call
+        assert await log.bounds() == (0, 1)
 
 
-async def test_a_user_whose_password_is_kept_as_a_hash(server: Broker, written: str) -> None:
-    guarded.add_scram_user(server, "hashed", "hashed-s3cret")
-    guarded.allow(server, "hashed", written, AclOperation.READ)
-    login = guarded.login("hashed", "hashed-s3cret", "SCRAM-SHA-256")
-    async with cordwood.connect(guarded.url(server), config=login) as cw:
-        assert await values(cw, written) == [b"there"]
+async def test_a_user_whose_password_is_kept_as_a_hash(guarded: Guarded, written: str) -> None:
+    guarded.add_scram_user("hashed", "hashed-s3cret")
+    guarded.allow("hashed", written, AclOperation.READ)
+    config = login("hashed", "hashed-s3cret", "SCRAM-SHA-256")
+    async with cordwood.connect(guarded.url, config=config) as cw:
+        assert await values_of(cw.log(written)) == [b"there"]
 
 
-async def test_settings_in_the_url(server: Broker, written: str) -> None:
-    guarded.allow(server, "reader", written, AclOperation.READ)
-    login = "&".join(f"{name}={value}" for name, value in guarded.login("reader").items())
-    async with cordwood.connect(f"{guarded.url(server)}?{login}") as cw:
-        assert await values(cw, written) == [b"there"]
+async def test_settings_in_the_url(guarded: Guarded, written: str) -> None:
+    guarded.allow("reader", written, AclOperation.READ)
+    config = "&".join(f"{name}={value}" for name, value in login("reader").items())
+    async with cordwood.connect(f"{guarded.url}?{config}") as cw:
+        assert await values_of(cw.log(written)) == [b"there"]
         assert "s3cret" not in repr(cw) + cw.url
 
 
-async def test_a_user_without_any_right_sees_nothing(server: Broker, written: str) -> None:
-    async with cordwood.connect(guarded.url(server), config=guarded.login("nobody")) as cw, asyncio.timeout(SOON):
+async def test_a_user_without_any_right_sees_nothing(guarded: Guarded, written: str) -> None:
+    async with cordwood.connect(guarded.url, config=login("nobody")) as cw, asyncio.timeout(SOON):
         assert written not in await cw.topics()
         for call in (
             lambda: cw.topic(written),
@@ -83,13 +91,13 @@ async def test_a_user_without_any_right_sees_nothing(server: Broker, written: st
                 await call()
 
 
-async def test_rights_that_come_later_count_for_the_same_connection(server: Broker, written: str) -> None:
+async def test_rights_that_come_later_count_for_the_same_connection(guarded: Guarded, written: str) -> None:
     """A producer without any right to write fails for good: it must be made anew."""
-    async with cordwood.connect(guarded.url(server), config=guarded.login("nobody")) as cw:
+    async with cordwood.connect(guarded.url, config=login("nobody")) as cw:
         log = cw.log(written)
         with pytest.raises(Unavailable, match="right"):
             await log.append(Batch.of([b"too early"]))
-        guarded.allow(server, "nobody", written, AclOperation.READ, AclOperation.WRITE)
+        guarded.allow("nobody", written, AclOperation.READ, AclOperation.WRITE)
         async with asyncio.timeout(SOON):
             while True:
                 try:
@@ -97,40 +105,47 @@ async def test_rights_that_come_later_count_for_the_same_connection(server: Brok
                     break
                 except Unavailable:  # what was known of the topic is believed for a while
                     await asyncio.sleep(0.1)
-        assert await values(cw, written) == [b"there", b"in time"]
+        assert await values_of(log) == [b"there", b"in time"]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 async def test_a_wrong_password_is_an_error_in_time_and_shown_nowhere(
-    server: Broker, mechanism: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    guarded: Guarded, mechanism: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    config = {**guarded.login("writer", WRONG, mechanism), "debug": "security,broker"}
+    config = {**login("writer", WRONG, mechanism), "debug": "security,broker"}
     async with asyncio.timeout(SOON):
         with pytest.raises((Unavailable, Timeout)) as caught:
-            await cordwood.connect(guarded.url(server), config=config, timeout=5)
+            await cordwood.connect(guarded.url, config=config, timeout=5)
     assert isinstance(caught.value, Unavailable), "it can be told from a server that is away"
     assert "did not let us in" in str(caught.value)
+    assert "uthentication" in str(caught.value)
     shown = (
         "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text + str(capfd.readouterr())
     )
     assert WRONG not in shown
 
 
-async def test_a_server_with_a_certificate(server: Broker, folder: Path) -> None:
-    async with cordwood.connect(f"kafka://{server.address(guarded.TLS)}", config=guarded.tls(folder)) as cw:
+async def test_a_right_password_is_shown_nowhere_either(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with cordwood.connect(guarded.url, config={**login("reader"), "debug": "all"}) as cw:
+        shown = repr(cw) + repr(cw.log("x")) + repr(cw._engine._connection.cluster.settings)  # type: ignore[attr-defined]
+    assert caplog.text
+    assert PASSWORDS["reader"] not in shown + caplog.text
+
+
+async def test_a_server_with_a_certificate(guarded: Guarded) -> None:
+    async with cordwood.connect(guarded.tls_url, config=guarded.tls) as cw:
         await cw.topics()
 
 
-async def test_a_certificate_that_nobody_vouches_for(server: Broker) -> None:
+async def test_a_certificate_that_nobody_vouches_for(guarded: Guarded) -> None:
     async with asyncio.timeout(SOON):
         with pytest.raises(Unavailable, match="certificate"):
-            await cordwood.connect(
-                f"kafka://{server.address(guarded.TLS)}", config={"security.protocol": "SSL"}, timeout=5
-            )
+            await cordwood.connect(guarded.tls_url, config={"security.protocol": "SSL"}, timeout=5)
 
 
-async def test_a_plain_client_at_a_guarded_listener_is_told_in_time(server: Broker) -> None:
+async def test_a_plain_client_at_a_guarded_listener_is_told_in_time(guarded: Guarded) -> None:
     async with asyncio.timeout(SOON):
         with pytest.raises((Unavailable, Timeout)):
-            await cordwood.connect(guarded.url(server), timeout=2)
+            await cordwood.connect(guarded.url, timeout=2)

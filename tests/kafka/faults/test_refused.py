@@ -8,22 +8,26 @@ import cordwood
 from cordwood import Batch, NotFound, TooLarge
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
-from tests.kafka.faults.load import Load
+from tests.kafka.load import Load
+from tests.kafka.waiting import values_of
 
 
 def set_limit(broker: Broker, topic: str, size: int) -> None:
     bare.configure(broker.bootstrap, topic, {"max.message.bytes": str(size)})
 
 
-async def test_a_limit_that_was_lowered_meanwhile(kafka: Broker, topic: str) -> None:
+async def test_a_limit_that_was_lowered_meanwhile_is_told_by_the_server_and_then_known(
+    kafka: Broker, topic: str
+) -> None:
     async with cordwood.connect(kafka.url) as cw:
         await cw.create_topic(topic)
         log = cw.log(topic)
-        await log.append(Batch.of([bytes(20_000)]))
+        await log.append(Batch.of([bytes(50_000)]))
         set_limit(kafka, topic, 10_000)
-        with pytest.raises(TooLarge) as caught:
-            await log.append(Batch.of([bytes(20_000)]))
-        assert caught.value.outcome == "not_written"
+        for _ in range(2):  # by the server, and then by what was learnt
+            with pytest.raises(TooLarge) as caught:
+                await log.append(Batch.of([bytes(50_000)]))
+            assert caught.value.outcome == "not_written"
         assert await log.bounds() == (0, 1)
         await log.append(Batch.of([b"small"]))
 
@@ -75,4 +79,4 @@ async def test_a_topic_that_is_made_anew_under_its_writers(kafka: Broker, topic:
         await asyncio.to_thread(bare.create, kafka.bootstrap, topic)
         async with asyncio.timeout(60):
             assert await log.append(Batch.of([b"new"])) == range(1)
-        assert [record.value async for batch in log.read() for record in batch] == [b"new"]
+        assert await values_of(log) == [b"new"]

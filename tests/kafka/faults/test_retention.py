@@ -37,6 +37,24 @@ async def test_a_follower_that_fell_behind_is_told(broker: Broker, topic: str) -
                 await anext(reader)
 
 
+async def test_what_retention_cuts_while_it_is_read_is_told_and_never_skipped(broker: Broker, topic: str) -> None:
+    never = {"segment.bytes": "1048576", "retention.ms": "-1", "file.delete.delay.ms": "0"}
+    bare.create(broker.bootstrap, topic, settings=never)
+    async with cordwood.connect(broker.url) as cw:
+        log = cw.log(topic)
+        for _ in range(64):
+            await log.append(Batch.of([bytes(900_000)]))
+        async with log.read() as reader:
+            read = list((await anext(reader)).offsets)
+            bare.configure(broker.bootstrap, topic, {"retention.bytes": "3000000"})
+            first = await until_cut(log, 56)
+            with pytest.raises(Trimmed) as caught:
+                async for batch in reader:
+                    read += batch.offsets
+        assert read == list(range(len(read)))
+        assert caught.value.start >= first
+
+
 async def cut_soon(cw: Client, broker: Broker, topic: str) -> Log:
     """A topic whose records are past their time once their segment is closed, which is soon."""
     await cw.create_topic(topic, retention=timedelta(milliseconds=1))

@@ -11,11 +11,11 @@ from tests.kafka import bare
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-def test_it_answers_and_listens_on_this_machine_alone(running: Broker) -> None:
-    metadata = AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=10)
-    assert [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()] == [running.bootstrap]
-    assert running.bootstrap.startswith("127.0.0.1:")
-    assert running.url == f"kafka://{running.bootstrap}"
+def test_it_answers_and_listens_on_this_machine_alone(broker: Broker) -> None:
+    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10)
+    assert [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()] == [broker.bootstrap]
+    assert broker.bootstrap.startswith("127.0.0.1:")
+    assert broker.url == f"kafka://{broker.bootstrap}"
 
 
 def test_the_session_has_one_server_for_all_tests(kafka: Broker, request: pytest.FixtureRequest) -> None:
@@ -23,35 +23,35 @@ def test_the_session_has_one_server_for_all_tests(kafka: Broker, request: pytest
     assert kafka.running
 
 
-def test_it_makes_no_topic_that_nobody_created(running: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+def test_it_makes_no_topic_that_nobody_created(broker: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert admin.list_topics("nobody-made-this", timeout=10).topics["nobody-made-this"].error is not None
 
 
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
-def test_a_restart_keeps_address_and_records(running: Broker, end: object) -> None:
+def test_a_restart_keeps_address_and_records(broker: Broker, end: object) -> None:
     topic = f"kept-{getattr(end, '__name__', '')}"
-    bare.create(running.bootstrap, topic)
-    bare.write(running.bootstrap, topic, b"a", b"b")
-    before = running.bootstrap, running.pid
+    bare.create(broker.bootstrap, topic)
+    bare.write(broker.bootstrap, topic, b"a", b"b")
+    before = broker.bootstrap, broker.pid
     assert callable(end)
-    end(running)
-    assert not running.running
-    running.restart()
-    assert running.bootstrap == before[0]
-    assert running.pid != before[1]
-    assert bare.read(running.bootstrap, topic, 2) == [b"a", b"b"]
+    end(broker)
+    assert not broker.running
+    broker.restart()
+    assert broker.bootstrap == before[0]
+    assert broker.pid != before[1]
+    assert bare.read(broker.bootstrap, topic, 2) == [b"a", b"b"]
 
 
-def test_a_paused_server_answers_nothing_and_then_again(running: Broker) -> None:
-    running.pause()
-    with socket.create_connection(("127.0.0.1", int(running.bootstrap.rpartition(":")[2])), 5):
+def test_a_paused_server_answers_nothing_and_then_again(broker: Broker) -> None:
+    broker.pause()
+    with socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2])), 5):
         pass  # the system answers for it
-    assert running.running
+    assert broker.running
     with pytest.raises(Unavailable, match="does not answer after 0 s"):
-        running.wait_ready(seconds=0)
-    running.resume()
-    running.wait_ready()
+        broker.wait_ready(seconds=0)
+    broker.resume()
+    broker.wait_ready()
 
 
 def test_settings_go_before_ours() -> None:

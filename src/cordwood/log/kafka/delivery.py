@@ -50,6 +50,7 @@ class Append:
         "error",
         "errors",
         "future",
+        "given_up",
         "loop",
         "offsets",
         "partition",
@@ -76,6 +77,9 @@ class Append:
         self.loop = loop
         self.future = future
         self.deadline = deadline
+        """When its caller is told that it took too long."""
+        self.given_up = deadline
+        """When it is not sent any more: no sooner."""
         self.sent = 0
         self.cut = False
         """The rest of its records is not sent any more."""
@@ -95,9 +99,14 @@ class Append:
         return self.cut or self.sent == self.count
 
     @property
+    def outstanding(self) -> bool:
+        """Whether the client has records of it that are not reported."""
+        return len(self.offsets) + len(self.errors) < self.sent
+
+    @property
     def reported(self) -> bool:
-        """Whether every record that was sent has its report."""
-        return self.handed_over and len(self.offsets) + len(self.errors) == self.sent
+        """Whether every record that was sent, and is to be sent, has its report."""
+        return self.handed_over and not self.outstanding
 
     def send(self, producer: Producer, records: int, finished: "Callable[[Append], None]") -> None:
         """Hand over the next records. A BufferError or KafkaException of the client comes through: the record that it

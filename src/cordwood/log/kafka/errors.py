@@ -35,6 +35,7 @@ _NO_RIGHTS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "rights on the transactional id",
     KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "rights by its delegation token",
 }
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 
 TRANSIENT = {
@@ -99,5 +100,10 @@ def translated(error: KafkaError, what: str, settings: Settings, outcome: Outcom
     if code in _NOT_LET_IN:
         return Unavailable(
             f"{what}: Kafka did not let us in ({said}): check the login in the settings", outcome=outcome
+        )
+    if code in _PURGED:
+        return Unavailable(
+            f"{what}: it was on its way when the client had to be replaced, and may be there: read the log's end",
+            outcome=outcome,
         )
     return Unavailable(f"{what}: {said}", outcome=outcome)

@@ -31,6 +31,7 @@ _REST_SECONDS_MIN = 0.002
 _REST_SECONDS_MAX = 0.1
 _EXPIRE_SECONDS = 0.1
 _PURGE_SECONDS = 5.0
+_SETTLE_SECONDS = 0.5
 
 
 class Sender:
@@ -43,7 +44,7 @@ class Sender:
     def __init__(self, settings: Settings, batch_bytes: int) -> None:
         self._settings = settings
         self._batch_bytes = batch_bytes
-        self._fatal: KafkaError | None = None
+        self._fatal: KafkaError | None = None  # why the client must be replaced
         self._producer = self._new_producer()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -63,12 +64,13 @@ class Sender:
 
     def submit(self, append: Append) -> bool:
         """Take an append; False if the queue is full."""
+        append.given_up = max(append.deadline, time.monotonic() + self._settings.timeout)
         with self._lock:
             if self._closing is not None:
                 raise Unavailable(f"{append.name}: the connection is closed: connect again", outcome="not_written")
             if self._queue and self._queued_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
-            if not self._queue and not self._handing_over:
+            if not self._queue and not self._handing_over and self._fatal is None:
                 # Of a large append the first records: their reports call the thread, which does the rest.
                 self._hand_over(append, _OWN_THREAD_RECORDS)
             if not append.handed_over:
@@ -223,7 +225,9 @@ class Sender:
         tell(appends)
 
     def _expire(self, now: float) -> None:
-        """Tell those whose time is over. What the client has may still be sent, until its `message.timeout.ms`."""
+        """Tell those whose time is over. What the client has of them may still be sent, until it is given up, and the
+        client with it: it is not asked to drop records by itself, since it would number those behind them anew, and
+        write what was written, with its answer lost, once more under the new number."""
         with self._lock:
             late = [append for append in {**dict.fromkeys(self._queue), **self._under_way} if now >= append.deadline]
             told = [append for append in late if append.error is None]
@@ -235,19 +239,30 @@ class Sender:
                     self._to_check.append(append)
             while self._queue and self._queue[0].cut:
                 self._take_oldest()
+            if any(append.outstanding and now >= append.given_up for append in self._under_way):
+                self._fatal = self._fatal or KafkaError(KafkaError._MSG_TIMED_OUT)
         tell(told)
 
     def _rebuild(self) -> None:
-        """A fatal error of the idempotent producer: what was in flight may or may not be written, the rest goes on."""
-        fatal, self._fatal = self._fatal, None
+        """A fatal error of the idempotent producer, or a record that it is out of time with: what was in flight may or
+        may not be written, the rest goes on."""
+        fatal = self._fatal
         assert fatal is not None
         with self._lock:
             self._handing_over = True  # nobody uses the client meanwhile
+        if fatal.code() == KafkaError._MSG_TIMED_OUT:
+            self._settle()
         self._give_up(translated(fatal, "append", self._settings, "unknown"))
         self._producer.close()
-        self._producer = self._new_producer()
+        self._producer, self._fatal = self._new_producer(), None
         with self._lock:
             self._handing_over = False
+
+    def _settle(self) -> None:
+        """Take the reports that come at once: other logs may be well."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while (now := time.monotonic()) < deadline and any(now < append.given_up for append in self._under_way):
+            self._take_reports(_POLL_SECONDS)
 
     def _give_up(self, error: CordwoodError) -> None:
         """Whatever the client has and does not report now is told as this error."""

@@ -21,6 +21,9 @@ _FIXED = {
     "acks": "an ack means all in-sync replicas",
     "request.required.acks": "an ack means all in-sync replicas",
     "enable.idempotence": "a retry must not write twice",
+    "enable.gapless.guarantee": "a record that is refused must not have others written twice",
+    "message.timeout.ms": "a record that is out of time must not have others written twice, and `timeout` says when",
+    "delivery.timeout.ms": "a record that is out of time must not have others written twice, and `timeout` says when",
     "transactional.id": "appends are not transactions",
     "delivery.report.only.error": "offsets come from delivery reports",
     "auto.offset.reset": "what was trimmed must be told, not skipped",
@@ -40,8 +43,11 @@ _COMMON: Mapping[str, Any] = {
 
 _PRODUCER: Mapping[str, Any] = {
     "enable.idempotence": True,
-    # Else, once a record is out of time, those behind it are numbered anew, also what was written and is sent again.
+    # Where it leaves a record out, refused or out of time, it numbers those behind it anew, also what was written, with
+    # its answer lost, and is sent again: it would be there twice. The first is fatal to it, then; it never does the
+    # second: what is out of time is given up together with the client.
     "enable.gapless.guarantee": True,
+    "message.timeout.ms": 0,
     "acks": "all",
     # A lone append is sent at once. In bulk the requests that are under way make the rest wait, and with that batch up.
     "linger.ms": 0,
@@ -110,13 +116,7 @@ class Settings:
         return self._all({}, on_error)
 
     def producer(self, batch_bytes: int, on_error: Callable[[Any], None]) -> dict[str, Any]:
-        # What is not sent within the time of a call is given up: nothing is sent long after its caller has left.
-        own = {
-            **_PRODUCER,
-            "batch.size": batch_bytes,
-            "message.timeout.ms": max(1, round(self.timeout * 1000)),
-            "request.timeout.ms": self._silent_ms,
-        }
+        own = {**_PRODUCER, "batch.size": batch_bytes, "request.timeout.ms": self._silent_ms}
         config = self._all(own, on_error)
         if int(config["batch.size"]) > batch_bytes:
             config["batch.size"] = batch_bytes  # above a topic's limit whole batches would be refused

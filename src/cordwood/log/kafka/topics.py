@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, TopicDescription
 
-from cordwood.errors import NotFound, Timeout, Unavailable
+from cordwood.errors import NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
 
 from .deadline import seconds_left
 from .durability import durability, is_compacted
-from .errors import kafka_error, translated
+from .errors import TRANSIENT, kafka_error, translated
 from .settings import Settings
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Topics:
         try:
             self._admin.list_topics(name, timeout=seconds_left(what, deadline))
         except KafkaException as error:
-            raise translated(kafka_error(error), what, self._settings) from None
+            self._raise_unless_it_passes(error, what)
 
     def delete(self, name: str, timeout: float) -> None:
         """Delete a topic, and return once it is gone."""
@@ -177,22 +177,32 @@ class Topics:
         return {key: entry.value for key, entry in entries.items()}
 
     def _metadata(self, what: str, deadline: float) -> Any:
-        try:
-            return self._admin.list_topics(timeout=seconds_left(what, deadline))
-        except KafkaException as error:
-            raise translated(kafka_error(error), what, self._settings) from None
+        while True:
+            try:
+                return self._admin.list_topics(timeout=seconds_left(what, deadline))
+            except KafkaException as error:
+                self._raise_unless_it_passes(error, what)
+            self._pause(what, deadline)
 
     def _look_up(self, name: str, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """As `_ask`, of a request that changes nothing: it is repeated until the time is over."""
         while True:
             attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
             try:
-                return self._ask(what, attempt, ask)
-            except Timeout:
-                # For requests like these the client waits for a broker that it has lost; asked for its metadata, it
-                # looks for another one.
-                with suppress(KafkaException):
-                    self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
+                return ask(seconds_left(what, attempt)).result()
+            except KafkaException as error:
+                self._raise_unless_it_passes(error, what)
+            # For requests like these the client waits for a broker that it has lost; asked for its metadata, it looks
+            # for another one.
+            with suppress(KafkaException):
+                self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
+            self._pause(what, deadline)
+
+    def _raise_unless_it_passes(self, error: KafkaException, what: str) -> None:
+        """A broker that dies is not the end of a request that another one can answer."""
+        cause = kafka_error(error)
+        if cause.code() not in TRANSIENT:
+            raise translated(cause, what, self._settings) from None
 
     def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """The answer to a request of the admin client, which ends in the time that it is given."""

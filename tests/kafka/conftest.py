@@ -1,10 +1,12 @@
-"""What the tests of faults share: a server that they may break, and a topic of each test."""
+"""What the tests on Kafka share: a server to break, three that replicate, and logs on one that nobody breaks."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+import cordwood
+from cordwood import Client, Log
 from cordwood.testing.kafka import Broker, Cluster
 
 # Retention looks for old segments as soon as the server runs, and then all the time.
@@ -34,5 +36,24 @@ def cluster(kafka_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--kills")
+    return value
+
+
+@pytest.fixture
 def topic() -> str:
-    return f"faults-{secrets.token_hex(6)}"
+    """A name that no other test has."""
+    return f"topic-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+async def cw(kafka: Broker) -> AsyncIterator[Client]:
+    async with cordwood.connect(kafka.url) as cw:
+        yield cw
+
+
+@pytest.fixture
+async def log(cw: Client, topic: str) -> Log:
+    await cw.create_topic(topic)
+    return cw.log(topic)

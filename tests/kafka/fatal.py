@@ -10,7 +10,8 @@ _HANDLE_AT = 2 * ctypes.sizeof(ctypes.c_void_p)  # behind the head of every Pyth
 
 def raise_fatal(producer: Producer) -> None:
     """The producer fails for good, as after an answer that breaks the promise of writing once."""
-    library = ctypes.CDLL(_loaded("librdkafka"))
+    # Nobody else runs Python meanwhile: whoever sees the error closes the producer, and would do so under our feet.
+    library = ctypes.PyDLL(_loaded("librdkafka"))
     hook = library.rd_kafka_test_fatal_error
     hook.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     handle = ctypes.c_void_p.from_address(id(producer) + _HANDLE_AT)
