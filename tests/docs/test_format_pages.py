@@ -39,7 +39,8 @@ from cordwood.wal.codec import (
 from cordwood.wal.horaedb_codec import HoraeDbCodec
 from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart, decode_meta, encode_meta
 from cordwood.wal.meta_codec import HEADER_BYTES as META_HEADER_BYTES
-from cordwood.wal.plain_codec import Known
+from cordwood.wal.plain_codec import Known, LogKey
+from cordwood.wal.rfc_codec import RfcCodec, encode_key, encode_mark, encode_value
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -236,6 +237,24 @@ class TestWalHoraeDb:
 
     def test_the_table_covers_the_key_without_gaps(self) -> None:
         assert covered(layout(self.text)) == 26
+
+
+class TestWalRfc:
+    text = page("docs/formats/wal-rfc.md")
+
+    def test_the_examples_are_what_is_written(self) -> None:
+        examples = [octets(block) for block in blocks(self.text, "hex")]
+        assert examples == [encode_key(LogKey(7, 3, True)), encode_value(b"hi"), *encode_mark(7, 3)]
+
+    def test_the_examples_are_read_as_the_page_says(self) -> None:
+        key, value, mark_key, mark = (octets(block) for block in blocks(self.text, "hex"))
+        codec = RfcCodec()
+        assert codec.decode_key(key, 42, "example", 0) == (7, 3, True)
+        assert bytes(codec.decode_payload(value, "example", 0)) == b"hi"
+        assert codec.decode_meta(mark_key, mark, 42, "example", 0) == [Known(7, 3, 2)]
+
+    def test_the_table_covers_the_key_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == 14
 
 
 class TestCoordinator:

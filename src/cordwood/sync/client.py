@@ -119,8 +119,8 @@ class Client:
     ) -> Wal:
         """A write-ahead log: regions that many tables share. No I/O.
 
-        `codec="horaedb"` reads regions that HoraeDB has written. By `layout` a region is two topics, or the two
-        partitions of one (`"one-topic"`), which are fewer topics.
+        `codec="rfc"` has the records of CeresDB's proposal instead of our own, and `codec="horaedb"` reads regions that
+        HoraeDB has written. By `layout` a region is two topics, or the two partitions of one (`"one-topic"`).
         The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
         `region_bytes_max` bytes are held by live logs, `on_flush_needed(region, tables)` is called on a thread with the
         tables that hold them, which are then to be flushed and marked.

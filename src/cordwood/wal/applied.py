@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import ClassVar
 
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
@@ -17,7 +16,7 @@ from cordwood.wal.state import RegionState
 class AppliedLog(ABC):
     """One data log, and the state that follows from it."""
 
-    table_max: ClassVar[int] = ID_MAX
+    table_max: int = ID_MAX
     """The largest id of a table that its records can have."""
 
     def __init__(self, log: Log, region: int) -> None:

@@ -9,8 +9,13 @@ from cordwood.wal.cordwood_codec import CordwoodCodec
 from cordwood.wal.horaedb_codec import HoraeDbCodec
 from cordwood.wal.opened import Codec
 from cordwood.wal.plain_log import ReadingCodec
+from cordwood.wal.rfc_regions import RfcRegions
 
-CODECS: Final[dict[str, Codec]] = {"cordwood": CordwoodCodec(), "horaedb": ReadingCodec(HoraeDbCodec())}
+CODECS: Final[dict[str, Codec]] = {
+    "cordwood": CordwoodCodec(),
+    "rfc": RfcRegions(),
+    "horaedb": ReadingCodec(HoraeDbCodec()),
+}
 
 
 def checked_codec(name: str) -> Codec:

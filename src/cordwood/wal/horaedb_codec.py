@@ -8,6 +8,7 @@ from typing import Final
 
 from cordwood.errors import Corrupt
 from cordwood.records import Buffer
+from cordwood.wal.names import ID_MAX
 from cordwood.wal.plain_codec import Known, LogKey, check_key_length, check_version, decode_versioned
 
 VERSION: Final = 0
@@ -28,6 +29,8 @@ _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
 
 class HoraeDbCodec:
     """One record a log; a snapshot of the whole region, as protobuf, at every mark."""
+
+    table_max = ID_MAX
 
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> LogKey:
         check_key_length(key, _LOG_KEY.size, log, offset)

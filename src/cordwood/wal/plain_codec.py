@@ -37,6 +37,9 @@ class Known(NamedTuple):
 class PlainCodec(Protocol):
     """Such records as bytes. `log` and `offset` name their place in what `Corrupt` says."""
 
+    table_max: int
+    """The largest id of a table that its records can have."""
+
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> LogKey: ...
     def decode_payload(self, value: Buffer, log: str, offset: int) -> memoryview: ...
     def decode_meta(self, key: bytes, value: Buffer, region: int, log: str, offset: int) -> Iterable[Known]: ...

@@ -34,6 +34,7 @@ class PlainLog(AppliedLog):
 
     def __init__(self, log: Log, region: int, codec: PlainCodec) -> None:
         super().__init__(log, region)
+        self.table_max = codec.table_max
         self.later: dict[tuple[int, int], int] = {}
         """Of logs whose number did not follow: what has the same number before this offset does not count."""
         self._codec = codec
@@ -77,7 +78,7 @@ class PlainLog(AppliedLog):
         state = self.state
         state.next_offset = offset + 1
         if is_start and sequence > 1:
-            state.mark(table, sequence - 1)  # also where the mark itself was lost
+            state.mark(table, sequence - 1)  # R17: also where the mark itself was lost
         known = state.table_of(table)
         known.high_watermark = offset + 1
         if known.deleted_through < sequence < known.next_sequence:

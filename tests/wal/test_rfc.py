@@ -1,0 +1,348 @@
+"""Regions in the records of the proposal: one record a log, `is_start`, and no owners."""
+
+import asyncio
+from struct import pack
+
+import pytest
+
+import cordwood
+from cordwood import Batch, Client, Corrupt, Fenced, InvalidInput, Log, TableLogs, Timeout, TooLarge, Unavailable, Wal
+from cordwood.wal.plain_codec import Known, LogKey
+from cordwood.wal.rfc_codec import RfcCodec, encode_key, encode_mark
+from tests.wal.contents import by_table, taken
+from tests.wal.faulty import FAULTS, FaultyEngine
+
+CODEC = RfcCodec()
+
+
+def wal(cw: Client, *, layout: str = "two-topics") -> Wal:
+    return cw.wal("metrics", codec="rfc", layout=layout, clean_every=None)
+
+
+async def records(log: Log) -> list[tuple[int, int, int, bytes]]:
+    """(table, number, is_start, payload) of each record."""
+    found = []
+    async for batch in log.read():
+        for record in batch:
+            assert record.key is not None
+            assert record.value is not None
+            version, table, sequence, is_start = int(record.key[0]), *_numbers(record.key)
+            assert version == record.value[0] == 0
+            found.append((table, sequence, is_start, record.value[1:]))
+    return found
+
+
+def _numbers(key: bytes) -> tuple[int, int, int]:
+    return int.from_bytes(key[1:5]), int.from_bytes(key[5:13]), key[13]
+
+
+def test_the_proposal_s_bytes() -> None:
+    key = bytes.fromhex("00 00000007 0000000000000003 01")
+    assert encode_key(LogKey(7, 3, True)) == key
+    assert CODEC.decode_key(key, 0, "log", 0) == (7, 3, True)
+    mark = bytes.fromhex("00 00000007"), bytes.fromhex("00 0000000000000003")
+    assert encode_mark(7, 3) == mark
+    assert CODEC.decode_meta(*mark, 0, "log", 0) == [Known(table=7, next_sequence=3, deleted_through=2)]
+
+
+async def test_a_region_lives_through_openings_marks_and_cleaning(cw: Client) -> None:
+    for layout in ("two-topics", "one-topic"):
+        expected: dict[int, dict[int, bytes]] = {}
+        for life in range(3):
+            async with wal(cw, layout=layout).region(7) as region:
+                assert await region.write(42, [b"a", b""]) == range(2 * life + 1, 2 * life + 3)
+                assert await region.write_many({43: [b"c"], 44: [b"d"]}) == {
+                    43: range(life + 1, life + 2),
+                    44: range(life + 1, life + 2),
+                }
+                await region.mark_deleted(42, through=2 * life + 1)
+                await region.mark_deleted(44, through=life + 1)
+                expected = {42: {2 * life + 2: b""}, 43: dict.fromkeys(range(1, life + 2), b"c")}
+                assert await by_table(region) == expected
+        async with wal(cw, layout=layout).region(7) as region:
+            assert await by_table(region) == expected
+            tables = region.tables()
+            assert {table: (meta.next_sequence, meta.deleted_through) for table, meta in tables.items()} == {
+                42: (7, 5),
+                43: (4, 0),
+                44: (4, 3),
+            }
+            found: dict[int, list[bytes | None]] = {}
+
+            async def apply(table: int, logs: TableLogs, found: dict[int, list[bytes | None]] = found) -> None:
+                found.setdefault(table, []).extend(logs.payloads)
+
+            assert (await region.recover(apply)).failed == {}
+            assert found == {42: [b""], 43: [b"c"] * 3}
+            assert await taken(region.read(43, start=2, stop=3)) == [(43, range(2, 3), [b"c"])]
+        assert await wal(cw, layout=layout).regions() == [7]
+
+
+async def test_a_write_is_one_append_with_one_record_a_log_and_an_opening_is_none(cw: Client) -> None:
+    async with wal(cw).region(7):
+        pass
+    assert await cw.log("metrics_data_7").bounds() == await cw.log("metrics_meta_7").bounds() == (0, 0)
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a", b"b"])
+        await region.write(2**32 - 1, [b"c"])
+        await region.snapshot()
+    assert await records(cw.log("metrics_data_7")) == [
+        (42, 1, 1, b"a"),
+        (42, 2, 0, b"b"),
+        (2**32 - 1, 1, 1, b"c"),
+    ]
+    assert await cw.log("metrics_meta_7").bounds() == (0, 0), "there is nothing to write for a snapshot"
+
+
+async def test_ids_of_tables_have_32_bits(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        for refused in (region.write(2**32, [b"a"]), region.drop_table(2**32)):
+            with pytest.raises(InvalidInput, match=f"table {2**32}: ids are from 0 to {2**32 - 1}"):
+                await refused
+        with pytest.raises(InvalidInput, match=f"table {2**32}"):
+            region.read(2**32)
+
+
+async def test_r17_is_start_says_that_all_before_it_is_deleted(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a", b"b"])
+        await region.mark_deleted(42, through=1)
+        await region.write(42, [b"c"])
+        await region.mark_deleted(42, through=3)
+        await region.write(42, [b"d", b"e"])
+    found = {sequence: is_start for _, sequence, is_start, _ in await records(cw.log("metrics_data_7"))}
+    assert found == {1: 1, 2: 0, 3: 0, 4: 1, 5: 0}
+
+
+async def test_r17_a_write_under_way_is_not_deleted_by_the_next_one(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a"])
+        await region.mark_deleted(42, through=1)
+        numbers = await asyncio.gather(*(region.write(42, [b"%d" % n]) for n in range(10)))
+        assert numbers == [range(n + 2, n + 3) for n in range(10)]
+    found = await records(cw.log("metrics_data_7"))
+    assert [sequence for _, sequence, is_start, _ in found if is_start] == [1, 2]
+    async with wal(cw).region(7) as region:
+        assert len((await by_table(region))[42]) == 10
+
+
+async def test_r17_is_start_makes_good_for_a_mark_that_was_lost(cw: Client, caplog: pytest.LogCaptureFixture) -> None:
+    # The proposal's picture: Start 1 of a table, Start 1 of another, 2 of the first; both are deleted, and the
+    # mark of the first is lost; then its Start 3, and 2 of the other.
+    async with wal(cw).region(7) as region:
+        await region.write(1, [b"a"])
+        await region.write(2, [b"b"])
+        await region.write(1, [b"c"])
+        await region.mark_deleted(1, through=2)
+        await region.write(1, [b"d"])
+        await region.write(2, [b"e"])
+    meta = cw.log("metrics_meta_7")
+    await meta.trim((await meta.bounds())[1])
+    async with wal(cw).region(7) as region:
+        assert "metrics_meta_7/0 was emptied" in caplog.text
+        assert await by_table(region) == {1: {3: b"d"}, 2: {1: b"b", 2: b"e"}}
+        assert region.tables()[1].deleted_through == 2
+        assert await region.write(1, [b"f"]) == range(4, 5)
+
+
+async def test_cleaning_trims_to_the_oldest_live_log(cw: Client) -> None:
+    log = cw.log("metrics_data_7")
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a", b"b"])
+        await region.write(43, [b"c"])
+        await region.mark_deleted(42, through=2)
+        await region.clean()
+        assert await log.bounds() == (2, 3)
+        assert region.stats().held_by == 43
+
+
+async def test_r15_numbers_go_on_where_all_is_deleted_and_trimmed(cw: Client) -> None:
+    log = cw.log("metrics_data_7")
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a", b"b"])
+        await region.write(43, [b"c"])
+        await region.drop_table(42)
+        await region.drop_table(43)
+        await region.clean()
+        assert await log.bounds() == (2, 3), "all but the last record"
+    async with wal(cw).region(7) as region:
+        assert await by_table(region) == {}
+        assert await region.write_many({42: [b"d"], 43: [b"e"]}) == {42: range(3, 4), 43: range(2, 3)}
+    assert [is_start for _, _, is_start, _ in await records(log)][-2:] == [1, 1]
+
+
+async def test_a_dropped_table_is_one_that_has_no_logs(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a"])
+        await region.drop_table(42)
+        await region.drop_table(42)
+        await region.drop_table(44)
+        before = region.tables()
+        assert before[42].deleted_through == 1
+        assert await cw.log("metrics_meta_7").bounds() == (0, 1)
+    async with wal(cw).region(7) as region:
+        assert region.tables().keys() == before.keys()
+
+
+async def test_another_writer_s_record_between_our_own_is_the_end(cw: Client) -> None:
+    first = await wal(cw).region(7)
+    await first.write(42, [b"a"])
+    second = await wal(cw).region(7)
+    assert await second.write(42, [b"b"]) == range(2, 3)
+    with pytest.raises(Fenced, match="the record at offset 1 of metrics_data_7/0 is not of this writer") as fenced:
+        await first.write(42, [b"c"])
+    assert fenced.value.outcome == "unknown", "it is in the log"
+    for refused in (first.write(42, [b"d"]), first.mark_deleted(42, through=1), first.clean()):
+        with pytest.raises(Fenced):
+            await refused
+    again = await wal(cw).region(7)
+    assert again.tables()[42].next_sequence == 3
+
+
+async def test_reading_appends_nothing(cw: Client, url: str) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a"])
+    async with cordwood.connect(url, read_only=True) as reading, wal(reading).region(7) as region:
+        assert await by_table(region) == {42: {1: b"a"}}
+        with pytest.raises(Unavailable, match="read_only=True"):
+            await region.write(42, [b"b"])
+    assert await cw.log("metrics_data_7").bounds() == (0, 1)
+
+
+async def test_many_writes_at_once_are_all_there_in_the_order_of_the_calls(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        calls = [region.write(table, [b"%d" % n, b"x"]) for n in range(40) for table in range(5)]
+        numbers = await asyncio.gather(*calls)
+        assert numbers == [range(2 * n + 1, 2 * n + 3) for n in range(40) for _ in range(5)]
+        found = await by_table(region)
+    assert found == {table: {k + 1: b"x" if k % 2 else b"%d" % (k // 2) for k in range(80)} for table in range(5)}
+
+
+async def test_what_is_too_large_has_no_number(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        with pytest.raises(TooLarge, match=r"table 42: 2 payloads are \d+ bytes as records, the limit of"):
+            await region.write(42, [b"x" * (4 << 20), b"y"])
+        assert await region.write(42, [b"a"]) == range(1, 2)
+
+
+@pytest.mark.parametrize("fault", ["refused", "lost", "lost, but written", "late", "twice"])
+async def test_after_an_append_that_failed_every_ack_is_there_and_no_number_is_used_twice(
+    cw: Client, fault: str
+) -> None:
+    engine = FaultyEngine(cw, fault, 0, [fault])
+    region = await Wal(
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+    ).region(7)
+    await region.write(42, [b"first"])
+    (log,) = engine.logs
+    log.odds = 1
+    acked, known = {1: b"first"}, True
+    try:
+        acked[(await region.write(42, [b"second"]))[0]] = b"second"
+    except (Timeout, Unavailable) as error:
+        known = error.outcome == "not_written"
+        assert known == (fault == "refused")
+    assert (2 in acked) == (fault in ("lost, but written", "twice"))
+    engine.be_well()
+    await engine.settled()
+    assert await region.write(42, [b"third"]) == range(3, 4), "its own late record is no other writer's"
+    acked[3] = b"third"
+    async with wal(cw).region(7) as again:
+        found = (await by_table(again))[42]
+    assert {number: payload for number, payload in found.items() if number in acked} == acked
+    assert set(found) - set(acked) <= ({2} if not known else set())
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_goes_wrong_with_appends_what_was_acked_is_there(cw: Client, seed: int) -> None:
+    engine = FaultyEngine(cw, seed, 0.2, FAULTS)
+    region = await Wal(
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+    ).region(7)
+    acked: dict[tuple[int, int], bytes] = {}
+    refused: set[bytes] = set()
+
+    async def fill(table: int) -> None:
+        for step in range(20):
+            payloads = [b"%d-%d-%d" % (table, step, place) for place in range(1 + step % 3)]
+            try:
+                numbers = await region.write(table, payloads)
+            except (Timeout, Unavailable) as error:
+                if error.outcome == "not_written":
+                    refused.update(payloads)
+                continue
+            for number, payload in zip(numbers, payloads, strict=True):
+                assert acked.setdefault((table, number), payload) == payload, "a number was given twice"
+
+    await asyncio.gather(*map(fill, range(5)))
+    engine.be_well()
+    await engine.settled()
+    assert engine.logs[0].made, "nothing went wrong"
+    async with wal(cw).region(7) as again:
+        found = {(table, numbers.start): payloads[0] for table, numbers, payloads in await taken(again.replay())}
+    assert {place: found.get(place) for place in acked} == acked
+    assert not refused & set(found.values())
+
+
+async def test_a_mark_that_failed_is_not_applied(cw: Client) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["refused"], part="_meta_")
+    region = await Wal(
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+    ).region(7)
+    await region.write(42, [b"a"])
+    engine.logs[-1].odds = 1
+    with pytest.raises(Unavailable):
+        await region.mark_deleted(42, through=1)
+    await region.write(42, [b"b"])
+    assert [is_start for *_, is_start, _ in await records(cw.log("metrics_data_7"))] == [1, 0]
+    assert len((await by_table(region))[42]) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (b"\0" * 13, b"\0a", "a key of 13 bytes: one of this codec has 14"),
+        (pack(">BIQB", 3, 42, 1, 0), b"\0a", "version 3 of a key; this Cordwood knows version 0"),
+        (pack(">BIQB", 0, 42, 1, 2), b"\0a", "is_start is 2: it is 0 or 1"),
+        (pack(">BIQB", 0, 42, 1, 0), b"\1a", "version 1 of a value"),
+        (None, None, "a key of 0 bytes"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_what_is_no_record_is_damage_with_its_place(
+    cw: Client, key: bytes | None, value: bytes | None, said: str
+) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a"])
+    await cw.log("metrics_data_7").append(Batch.of([value], keys=[key]))
+    with pytest.raises(Corrupt, match=f"metrics_data_7/0 at offset 1: {said}"):
+        async with wal(cw).region(7) as region:
+            await by_table(region)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (b"\0", b"\0" * 9, "a key of 1 bytes: one of this codec has 5"),
+        (pack(">BI", 1, 42), b"\0" * 9, "version 1 of a key"),
+        (pack(">BI", 0, 42), b"\1" * 9, "version 1 of a value"),
+        (pack(">BI", 0, 42), b"\0" * 8, "a mark of 8 bytes: it has 9"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_what_is_no_mark_is_damage_with_its_place(cw: Client, key: bytes, value: bytes, said: str) -> None:
+    async with wal(cw).region(7):
+        pass
+    await cw.log("metrics_meta_7").append(Batch.of([value], keys=[key]))
+    with pytest.raises(Corrupt, match=f"metrics_meta_7/0 at offset 0: {said}"):
+        await wal(cw).region(7)
+
+
+def test_the_blocking_twin_has_it_too(url: str) -> None:
+    with cordwood.sync.connect(url) as cw:
+        with cw.wal("metrics", codec="rfc").region(7) as region:
+            assert region.write(42, [b"a", b"b"]) == range(1, 3)
+            region.mark_deleted(42, through=1)
+            assert [list(logs.payloads) for logs in region.replay()] == [[b"b"]]
+        with cw.wal("metrics", codec="rfc").region(7) as region:
+            assert region.tables()[42].deleted_through == 1
