@@ -125,7 +125,7 @@ class Region:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
-        if self._owning is not None:
+        if self._owning is not None and self._owning.writer.fenced is None:
             # All that is acked is applied here, and nobody else writes.
             return self._table_reads.reader(Wanted(table, start, stop), found, state.next_offset)
         # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
