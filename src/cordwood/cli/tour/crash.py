@@ -1,7 +1,5 @@
 """Chapter: kill -9 of a writing process, and what is left."""
 
-import asyncio
-import random
 import time
 from typing import NamedTuple
 
@@ -12,9 +10,6 @@ from .crash_writer import BATCH_RECORDS, TOPIC, WRITERS, values
 from .stage import Facts, Stage, url_of
 
 TITLE = "kill -9, and what is left"
-
-_SECONDS_MIN = 0.5
-_SECONDS_MAX = 1.0
 
 
 class _Ack(NamedTuple):
@@ -29,7 +24,8 @@ async def run(stage: Stage) -> Facts:
         f"Another process writes to a folder of its own with {WRITERS} writers, and tells of each ack through a pipe."
         " At a random moment it is killed, without a chance to tidy up."
     )
-    acks, pid = await _write_and_kill(stage, url)
+    lines, pid = await stage.until_killed("-m", f"{__package__}.crash_writer", url)
+    acks = [_Ack(*map(int, line.split())) for line in lines]
     if not acks:
         raise CordwoodError(f"process {pid} ended before its first ack")
     acked = len(acks) * BATCH_RECORDS
@@ -56,22 +52,6 @@ async def run(stage: Stage) -> Facts:
         "duplicates": twice,
         "reopen_ms": round(reopen_ms, 2),
     }
-
-
-async def _write_and_kill(stage: Stage, url: str) -> tuple[list[_Ack], int]:
-    acks = []
-    async with stage.process("-m", f"{__package__}.crash_writer", url) as writer:
-        assert writer.stdout is not None
-        # Counted from the first ack, so that a slow start of Python takes nothing from it.
-        lines = [await writer.stdout.readline()]
-        killing = asyncio.get_running_loop().call_later(random.uniform(_SECONDS_MIN, _SECONDS_MAX), writer.kill)
-        try:
-            async for line in writer.stdout:
-                lines.append(line)
-        finally:
-            killing.cancel()
-        acks = [_Ack(*map(int, line.split())) for line in lines if line.endswith(b"\n")]
-        return acks, writer.pid
 
 
 def _count_lost(acks: list[_Ack], records: list[bytes | None]) -> int:

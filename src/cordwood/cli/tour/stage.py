@@ -1,6 +1,7 @@
 """What a chapter of the tour works with: the folder, a connection, a voice, and other processes."""
 
 import asyncio
+import random
 import shutil
 import sys
 import textwrap
@@ -18,6 +19,7 @@ TOPIC = "events"
 
 _WIDTH_MAX = 100
 _INDENT = 3
+_KILLED_AFTER_SECONDS = (0.5, 1.0)
 
 
 class Missing(Exception):
@@ -74,6 +76,22 @@ class Stage:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    async def until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
+        """Another Python process that is killed (SIGKILL) at a random moment: the lines that it had printed whole, and
+        its id."""
+        async with self.process(*arguments) as process:
+            assert process.stdout is not None
+            # Counted from the first line, so that a slow start of Python takes nothing from it.
+            lines = [await process.stdout.readline()]
+            seconds = random.uniform(*_KILLED_AFTER_SECONDS)
+            killing = asyncio.get_running_loop().call_later(seconds, process.kill)
+            try:
+                async for line in process.stdout:
+                    lines.append(line)
+            finally:
+                killing.cancel()
+            return [line for line in lines if line.endswith(b"\n")], process.pid
 
 
 def url_of(folder: Path) -> str:

@@ -1,7 +1,6 @@
 """Chapter: many tables share one write-ahead log, whose owner is killed, and recovered from."""
 
 import asyncio
-import random
 import time
 
 from cordwood.client import connect
@@ -13,9 +12,6 @@ from .wal_writer import NAME, REGION, TABLES, payload
 
 TITLE = "A write-ahead log: a write, a kill and a recovery"
 
-_SECONDS_MIN = 0.3
-_SECONDS_MAX = 0.6
-
 
 async def run(stage: Stage) -> Facts:
     url = url_of(stage.folder / "wal")
@@ -25,7 +21,8 @@ async def run(stage: Stage) -> Facts:
     )
     stage.show(f'async with cw.wal("{NAME}").region({REGION}) as region:')
     stage.show("    await region.write(table, payloads)")
-    acked, pid = await _write_and_kill(stage, url)
+    lines, pid = await stage.until_killed("-m", f"{__package__}.wal_writer", url)
+    acked = {int(table): int(last) for table, last in map(bytes.split, lines)}
     if not acked:
         raise CordwoodError(f"process {pid} ended before its first ack")
     told = sum(acked.values())
@@ -76,20 +73,3 @@ async def run(stage: Stage) -> Facts:
         "bytes_before": before,
         "bytes_after": after,
     }
-
-
-async def _write_and_kill(stage: Stage, url: str) -> tuple[dict[int, int], int]:
-    """The last number that each table was acked, and the process that was killed."""
-    async with stage.process("-m", f"{__package__}.wal_writer", url) as writer:
-        assert writer.stdout is not None
-        # Counted from the first ack, so that a slow start of Python takes nothing from it.
-        lines = [await writer.stdout.readline()]
-        killing = asyncio.get_running_loop().call_later(random.uniform(_SECONDS_MIN, _SECONDS_MAX), writer.kill)
-        try:
-            async for line in writer.stdout:
-                lines.append(line)
-        finally:
-            killing.cancel()
-        return {
-            int(ack[0]): int(ack[1]) for line in lines if line.endswith(b"\n") and (ack := line.split())
-        }, writer.pid
