@@ -199,6 +199,19 @@ async def test_another_writer_s_record_between_our_own_is_the_end(cw: Client) ->
     assert again.tables()[42].next_sequence == 3
 
 
+async def test_a_writer_behind_whom_another_one_has_trimmed_is_fenced_too(cw: Client) -> None:
+    first = await wal(cw).region(7)
+    await first.write(42, [b"a"])
+    second = await wal(cw).region(7)
+    await second.write(42, [b"b"])
+    await second.write(43, [b"c"])
+    await second.drop_table(42)
+    await second.clean()
+    with pytest.raises(Fenced, match="was trimmed before 2 by another owner") as fenced:
+        await first.write(42, [b"d"])
+    assert fenced.value.outcome == "unknown"
+
+
 async def test_a_region_of_another_codec_is_refused_and_left_as_it_is(cw: Client) -> None:
     async with wal(cw).region(7) as region:
         await region.write(42, [b"a"])

@@ -6,7 +6,7 @@ import asyncio
 from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Trimmed, Unavailable
 from cordwood.wal.applied import AppliedLog
 from cordwood.wal.opened import WriteUnderWay
 
@@ -91,13 +91,21 @@ class PendingWrites:
 
     def _why_not_found(self, error: Exception) -> CordwoodError:
         """Why it could not be found out what became of an append."""
-        if isinstance(error, CordwoodError):
+        where = f"region {self._data.region} in {self._data.log.name}"
+        found: CordwoodError
+        if isinstance(error, Trimmed):
+            # An owner trims only what it has seen. What was trimmed may have held writes of this one that count.
+            found = Fenced(
+                f"{where} was trimmed before {error.start} by another owner, beyond what this one has seen: open it"
+                " again to take it back",
+                outcome="unknown",
+            )
+        elif isinstance(error, CordwoodError):
             return error
-        what = "took too long" if isinstance(error, TimeoutError) else f"failed: {error!r}"
-        kind = Timeout if isinstance(error, TimeoutError) else Unavailable
-        found = kind(
-            f"region {self._data.region}: finding out what of a failed append is in {self._data.log.name} {what}"
-        )
+        elif isinstance(error, TimeoutError):
+            found = Timeout(f"{where}: finding out what of a failed append is in the log took too long")
+        else:
+            found = Unavailable(f"{where}: finding out what of a failed append is in the log failed: {error!r}")
         found.__cause__ = error
         return found
 
