@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ class TableLogs:
         """
         return self.payloads.nbytes
 
+    def copied(self) -> TableLogs:
+        """The same, apart from what was read with it: a view of a few bytes would keep all of that alive."""
+        _, offsets, data = self.payloads.compact()
+        column = BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))
+        return TableLogs(self.table, self.sequences, column, self.offset)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -82,7 +89,7 @@ StartOver: TypeAlias = Callable[[Trimmed], Awaitable[Place]]
 """Where to go on when the log was trimmed under a reader; raises if logs are lost by that."""
 
 
-class RegionReader:
+class RegionReader(ABC):
     """The logs of a region, in the order in which they were written: an async iterator, and a context manager.
 
     ```python
@@ -93,9 +100,33 @@ class RegionReader:
     It may be iterated bare; then it closes at its end, or with the connection.
     """
 
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> TableLogs: ...
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop reading; twice is fine. A step that waits ends with StopAsyncIteration."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class LogReader(RegionReader):
+    """Reads the data log for itself."""
+
     def __init__(self, log: Log, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver) -> None:
         self.skipped = 0
         """Logs that were read over: they are deleted, or of no table that was asked for."""
+        self.offset = place.start
+        """Everything before it was read."""
         self._log = log
         self._reader: Reader | None = log.read(place.start, stop)
         self._place = place
@@ -105,16 +136,24 @@ class RegionReader:
         self._ready: deque[TableLogs] = deque()
         self._only: Collection[int] | None = None
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> TableLogs:
         while not self._ready:
             await self._read_on()
             await asyncio.sleep(0)
         return self._ready.popleft()
 
-    async def _batch(self, only: Collection[int] | None) -> Sequence[TableLogs]:
+    async def close(self) -> None:
+        self._ready.clear()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the numbers of a table only grow from write to write."""
+        return self._place.fence.ordered
+
+    async def batch(self, only: Collection[int] | None) -> Sequence[TableLogs]:
         """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end."""
         self._only = only
         await self._read_on()
@@ -129,7 +168,9 @@ class RegionReader:
         except Trimmed as trimmed:
             await self._go_on_behind(trimmed)
             return
-        if self._take(self._place.records(batch)):
+        done = self._take(self._place.records(batch))
+        self.offset = batch.offsets[-1] + 1
+        if done:
             await self._reader.close()
             self._reader = None
 
@@ -144,21 +185,6 @@ class RegionReader:
         await reader.close()
         if self._stop is None or place.start < self._stop:
             self._reader = self._log.read(place.start, self._stop)
-
-    async def close(self) -> None:
-        """Stop reading; twice is fine. A step that waits ends with StopAsyncIteration."""
-        self._ready.clear()
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await reader.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""

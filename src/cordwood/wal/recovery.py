@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from cordwood.records import BinaryColumn
-from cordwood.wal.reader import RegionReader, TableLogs
+from cordwood.wal.reader import LogReader, TableLogs
 
 CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
 """What waits for one table; one write may always wait."""
@@ -22,7 +21,7 @@ CHANNELS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What waits for all tables together: then the scan waits until something is applied."""
 
 Apply: TypeAlias = Callable[[int, TableLogs], Awaitable[None]]
-Scan: TypeAlias = "Callable[[int | None], RegionReader]"
+Scan: TypeAlias = "Callable[[int | None], LogReader]"
 """A reader of the region, from its start or from the offset of a write that counts, always to the same end."""
 
 
@@ -67,7 +66,7 @@ class _Channel:
         waiting = self.waiting
         for place in range(-min(self.views, len(waiting)), 0):
             logs, weight = waiting[place]
-            waiting[place] = TableLogs(logs.table, logs.sequences, _copied(logs.payloads), logs.offset), weight
+            waiting[place] = logs.copied(), weight
 
 
 class Recovery:
@@ -114,7 +113,7 @@ class Recovery:
         async with self._scan(start) as reader:
             while True:
                 try:
-                    batch = await reader._batch(only)
+                    batch = await reader.batch(only)
                 except StopAsyncIteration:
                     return reader.skipped
                 for logs in batch:
@@ -193,8 +192,3 @@ class Recovery:
             progress.clear()
             await progress.wait()
         self._progress = None
-
-
-def _copied(column: BinaryColumn) -> BinaryColumn:
-    _, offsets, data = column.compact()
-    return BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))

@@ -14,8 +14,9 @@ from cordwood.wal.codec import checked_payloads
 from cordwood.wal.names import checked_id
 from cordwood.wal.opened import Opened, RegionWriter, WriteUnderWay
 from cordwood.wal.owning import Owning
-from cordwood.wal.reader import Place, RegionReader, Wanted
+from cordwood.wal.reader import LogReader, Place, RegionReader, Wanted
 from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
+from cordwood.wal.sharing import TableReads
 from cordwood.wal.state import TableMeta
 from cordwood.wal.stats import RegionStats
 
@@ -48,6 +49,7 @@ class Region:
         self._read_again = read_again
         self._refusal = refusal
         self._closed = False
+        self._table_reads = TableReads(lambda start, stop: self._reader(_place_at(self._data, start), stop, Wanted()))
 
     async def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
         """Write logs of one table, all or none of them, and return their sequence numbers once they are durable.
@@ -107,7 +109,8 @@ class Region:
     def read(self, table: int, start: int = 1, stop: int | None = None) -> RegionReader:
         """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
 
-        What is marked deleted is left out.
+        What is marked deleted is left out. Readers of several tables that its owner has open at once share one way
+        through the log: none of them waits for another one.
 
         ```python
         async with region.read(42, start=2) as reader:
@@ -122,6 +125,9 @@ class Region:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
+        if self._owning is not None:
+            # All that is acked is applied here, and nobody else writes.
+            return self._table_reads.reader(Wanted(table, start, stop), found, state.next_offset)
         # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
         place = _end_place(self._data) if found is None else _place_at(self._data, found)
         return self._reader(place, self._data.end, Wanted(table, start, stop))
@@ -146,7 +152,7 @@ class Region:
         end = data.end
         stop = (await data.log.bounds())[1] if end is None else end
 
-        def scan(start: int | None) -> RegionReader:
+        def scan(start: int | None) -> LogReader:
             return self._reader(_first_place(data) if start is None else _place_at(data, start), stop, Wanted())
 
         return await Recovery(scan, apply, tables).run(concurrency)
@@ -273,8 +279,8 @@ class Region:
     def _usable(self) -> bool:
         return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
 
-    def _reader(self, place: Place, stop: int | None, wanted: Wanted) -> RegionReader:
-        return RegionReader(self._data.log, place, wanted, stop, self._start_over)
+    def _reader(self, place: Place, stop: int | None, wanted: Wanted) -> LogReader:
+        return LogReader(self._data.log, place, wanted, stop, self._start_over)
 
     async def _start_over(self, trimmed: Trimmed) -> Place:
         """R16: where to go on reading after a trim."""

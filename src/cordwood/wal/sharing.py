@@ -1,0 +1,180 @@
+"""Readers of several tables share one way through the data log: whoever has nothing left reads on for all of them.
+
+What is read is put into a channel for each reader. One whose channel is full is parked: it holds back nobody, and goes
+on from its place when it has taken what is there, with whoever else is to begin then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from cordwood.wal.reader import LogReader, RegionReader, TableLogs, Wanted
+
+CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
+"""What waits for one reader, besides the first write."""
+
+StartScan: TypeAlias = "Callable[[int, int], LogReader]"
+"""Reads all tables from an offset where a write is that counts to below another one."""
+
+
+class TableReads:
+    """The readers of single tables of one region that are open in its owner."""
+
+    def __init__(self, start_scan: StartScan) -> None:
+        self._start_scan = start_scan
+        self._scans: list[_Scan] = []
+        self._hungry: dict[TableReader, None] = {}  # those that wait for a scan, in the order of their coming
+
+    def reader(self, wanted: Wanted, start: int | None, stop: int) -> TableReader:
+        """Of one table, from the offset of a write that counts on; None: there is nothing to read."""
+        return TableReader(self, wanted, start, stop)
+
+    async def scan_for(self, reader: TableReader) -> None:
+        """Have the reader take part in a scan that has not passed its place."""
+        self._hungry[reader] = None
+        try:
+            await asyncio.sleep(0)  # those that are asked in the same turn of the loop begin together
+            if reader.scan is None and not reader.ended:
+                self._start_or_join(reader)
+        finally:
+            self._hungry.pop(reader, None)
+
+    def ended(self, scan: _Scan) -> None:
+        if scan in self._scans:
+            self._scans.remove(scan)
+
+    def _start_or_join(self, reader: TableReader) -> None:
+        for scan in self._scans:
+            if scan.reader.offset <= reader.start and scan.stop >= reader.stop:
+                scan.join(reader)
+                return
+        together = [each for each in self._hungry if each.scan is None and each.stop <= reader.stop]
+        first = min(each.start for each in together)
+        scan = _Scan(self, self._start_scan(first, reader.stop), reader.stop)
+        self._scans.append(scan)
+        for each in together:
+            scan.join(each)
+
+
+class _Scan:
+    """One way through the log, and who is on it."""
+
+    def __init__(self, reads: TableReads, reader: LogReader, stop: int) -> None:
+        self.reader = reader
+        self.stop = stop
+        self.turn = asyncio.Lock()
+        self._reads = reads
+        self._by_table: dict[int, list[TableReader]] = {}
+
+    def join(self, reader: TableReader) -> None:
+        reader.scan = self
+        self._by_table.setdefault(reader.table, []).append(reader)
+
+    def leave(self, reader: TableReader) -> None:
+        reader.scan = None
+        others = self._by_table[reader.table]
+        others.remove(reader)
+        if not others:
+            del self._by_table[reader.table]
+
+    async def read_on(self, asked_by: TableReader) -> None:
+        """One batch for all; `asked_by` has the turn. An error is its own: the others go on from their places."""
+        try:
+            batch = await self.reader.batch(self._by_table)
+        except StopAsyncIteration:
+            self._reads.ended(self)
+            for reader in self._all():
+                reader.end()
+            return
+        except Exception:
+            self._reads.ended(self)
+            for reader in self._all():
+                self.leave(reader)
+            await self.reader.close()
+            raise
+        for logs in batch:
+            for reader in tuple(self._by_table.get(logs.table, ())):
+                reader.offer(logs, keep=reader is asked_by)
+        await self.close_if_left()
+
+    async def close_if_left(self) -> None:
+        if not self._by_table:
+            self._reads.ended(self)
+            await self.reader.close()
+
+    def _all(self) -> list[TableReader]:
+        return [reader for readers in self._by_table.values() for reader in readers]
+
+
+class TableReader(RegionReader):
+    """The logs of one table."""
+
+    def __init__(self, reads: TableReads, wanted: Wanted, start: int | None, stop: int) -> None:
+        assert wanted.table is not None
+        self.table = wanted.table
+        self.start = stop if start is None else start
+        """Where it goes on: a write that counts, of which it may have been given some."""
+        self.stop = stop
+        self.scan: _Scan | None = None
+        self.ended = self.start >= stop
+        self._reads = reads
+        self._wanted = wanted
+        self._ready: deque[TableLogs] = deque()
+        self._size = 0
+        self._taken_to = -1
+
+    async def __anext__(self) -> TableLogs:
+        while not self._ready:
+            if self.ended:
+                raise StopAsyncIteration
+            if self.scan is None:
+                await self._reads.scan_for(self)
+                continue
+            scan = self.scan
+            async with scan.turn:
+                if not self._ready and self.scan is scan:
+                    await scan.read_on(self)
+        logs = self._ready.popleft()
+        self._size -= logs.weight
+        return logs
+
+    async def close(self) -> None:
+        self._ready.clear()
+        scan = self.scan
+        self.end()
+        if scan is not None:
+            await scan.close_if_left()
+
+    def offer(self, logs: TableLogs, *, keep: bool) -> None:
+        """Take logs of the table into the channel; with `keep` as they are, since they are given out at once."""
+        wanted = self._wanted
+        if logs.offset <= self._taken_to:
+            return
+        if logs.offset >= self.stop:
+            self.end()
+            return
+        part = wanted.part(logs, logs.sequences.start)
+        if part is None:
+            beyond = wanted.stop is not None and logs.sequences.start >= wanted.stop
+            if beyond and self.scan is not None and self.scan.reader.ordered:
+                self.end()
+            return
+        if not keep:
+            part = part.copied()
+        if self._ready and self._size + part.weight > CHANNEL_BYTES_MAX:
+            self.start = logs.offset  # R18
+            if self.scan is not None:
+                self.scan.leave(self)
+            return
+        self._ready.append(part)
+        self._size += part.weight
+        self.start = self._taken_to = logs.offset
+
+    def end(self) -> None:
+        """There is nothing more for it."""
+        self.ended = True
+        if self.scan is not None:
+            self.scan.leave(self)

@@ -1,0 +1,135 @@
+"""Readers of several tables at once: one way through the log for all of them, and none waits for another one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cordwood import Client, Region, TableLogs, Unavailable
+from cordwood.wal import RegionReader, sharing
+from tests.wal.inside import data_of
+
+
+@pytest.fixture
+async def region(cw: Client) -> Region:
+    """20 tables of 10 writes each, which interleave."""
+    region = await cw.wal("metrics").region(7)
+    for number in range(10):
+        await asyncio.gather(*(region.write(table, written(table, number)) for table in range(20)))
+    return region
+
+
+def written(table: int, number: int) -> list[bytes]:
+    return [b"%d: %d, %d" % (table, number, place) for place in range(3)]
+
+
+def all_of(table: int) -> list[bytes]:
+    return [payload for number in range(10) for payload in written(table, number)]
+
+
+async def payloads_of(reader: RegionReader) -> list[bytes | None]:
+    return [payload async for logs in reader for payload in logs.payloads]
+
+
+def counted(region: Region, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | None, int | None]]:
+    """Where each reading of the log begins and ends, from now on."""
+    log = data_of(region).log
+    begun = []
+    read = log.read
+
+    def counting(start: int | None = None, stop: int | None = None, follow: bool = False) -> Any:
+        begun.append((start, stop))
+        return read(start, stop, follow)
+
+    monkeypatch.setattr(log, "read", counting)
+    return begun
+
+
+async def test_readers_of_several_tables_share_one_reading_of_the_log(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = counted(region, monkeypatch)
+    found = await asyncio.gather(*(payloads_of(region.read(table)) for table in reversed(range(20))))
+    assert found == [all_of(table) for table in reversed(range(20))]
+    assert len(begun) == 1
+
+
+async def test_a_table_may_have_several_readers_each_with_its_own_part(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = counted(region, monkeypatch)
+    found = await asyncio.gather(
+        payloads_of(region.read(5, start=7)),
+        payloads_of(region.read(5, start=7, stop=9)),
+        payloads_of(region.read(6, stop=4)),
+        payloads_of(region.read(99)),
+    )
+    assert list(found) == [all_of(5)[6:], all_of(5)[6:8], all_of(6)[:3], []]
+    assert len(begun) == 1
+
+
+async def test_one_that_comes_later_joins_if_its_place_was_not_passed(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = counted(region, monkeypatch)
+    early = region.read(3)
+    first = await anext(early)
+    late = region.read(4)  # its first logs are in the batch that was read
+    assert await payloads_of(late) == all_of(4)
+    assert [*first.payloads, *await payloads_of(early)] == all_of(3)
+    assert len(begun) <= 2
+
+
+async def test_one_that_does_not_take_its_logs_holds_back_none(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "CHANNEL_BYTES_MAX", 40)
+    slow = region.read(0)
+    first, *others = await asyncio.gather(anext(slow), *(payloads_of(region.read(table)) for table in range(1, 20)))
+    assert isinstance(first, TableLogs)
+    assert others == [all_of(table) for table in range(1, 20)]
+    assert [*first.payloads, *await payloads_of(slow)] == all_of(0), "it goes on where it was parked"
+
+
+async def test_one_that_is_closed_or_cancelled_takes_nothing_from_the_others(region: Region) -> None:
+    closed, cancelled, last = (region.read(table) for table in range(3))
+    step = asyncio.create_task(anext(cancelled))
+    await asyncio.gather(anext(closed), asyncio.sleep(0))
+    step.cancel()
+    await closed.close()
+    with pytest.raises(StopAsyncIteration):
+        await anext(closed)
+    assert await payloads_of(last) == all_of(2)
+    assert (await payloads_of(cancelled))[-1] == all_of(1)[-1]
+
+
+async def test_an_error_is_of_the_one_that_read_and_the_others_go_on(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = data_of(region).log
+    read = log.read
+    broken = iter([True])
+
+    def breaking(start: int | None = None, stop: int | None = None, follow: bool = False) -> Any:
+        reader = read(start, stop, follow)
+        if next(broken, False):
+
+            async def fail() -> None:
+                raise Unavailable("no disk")
+
+            monkeypatch.setattr(type(reader), "__anext__", lambda self: fail() if self is reader else step(self))
+        return reader
+
+    step = type(read()).__anext__
+    monkeypatch.setattr(log, "read", breaking)
+    results = await asyncio.gather(*(payloads_of(region.read(table)) for table in range(5)), return_exceptions=True)
+    assert sum(isinstance(result, Unavailable) for result in results) == 1
+    assert [result for result in results if not isinstance(result, BaseException)] == [
+        all_of(table) for table, result in enumerate(results) if not isinstance(result, BaseException)
+    ]
+
+
+async def test_what_is_written_after_the_call_is_not_given_out(region: Region) -> None:
+    before = region.read(0)
+    await region.write(0, [b"later"])
+    after = region.read(0)
+    found = await asyncio.gather(payloads_of(before), payloads_of(after))
+    assert list(found) == [all_of(0), [*all_of(0), b"later"]]
