@@ -23,9 +23,9 @@ async def write_for_ever(region: Region, table: int, life: str, chance: random.R
         number += 1
 
 
-async def main(url: str, life: str) -> None:
+async def main(url: str, life: str, codec: str) -> None:
     chance = random.Random(life)
-    async with cordwood.connect(url) as cw, cw.wal("metrics").region(7) as region:
+    async with cordwood.connect(url) as cw, cw.wal("metrics", codec=codec).region(7) as region:
         say("ready")
         async with asyncio.TaskGroup() as tasks:
             for table in range(12):

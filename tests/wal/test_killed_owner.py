@@ -47,10 +47,10 @@ class Truth:
                 assert number - place + count - 1 in logs, f"{write} is cut"
 
 
-async def check_region(url: str, truth: Truth, *, read_only: bool) -> None:
+async def check_region(url: str, truth: Truth, codec: str, *, read_only: bool) -> None:
     async with (
         cordwood.connect(url, read_only=read_only) as cw,
-        cw.wal("metrics").region(7, create=False) as region,
+        cw.wal("metrics", codec=codec).region(7, create=False) as region,
     ):
         tables = await by_table(region)
         truth.check(tables)
@@ -59,8 +59,8 @@ async def check_region(url: str, truth: Truth, *, read_only: bool) -> None:
         }
 
 
-def live_and_die(url: str, truth: Truth, life: int, chance: random.Random) -> None:
-    with program("tests.wal.busy_owner", url, life) as writer:
+def live_and_die(url: str, truth: Truth, codec: str, life: int, chance: random.Random) -> None:
+    with program("tests.wal.busy_owner", url, life, codec) as writer:
         writer.wait_for_a_line()
         time.sleep(chance.choice((0, 0.02, 0.1, 0.5)) * chance.random())
         writer.kill()
@@ -69,11 +69,21 @@ def live_and_die(url: str, truth: Truth, life: int, chance: random.Random) -> No
 
 @pytest.mark.timeout(3600)
 async def test_a_killed_owner_loses_nothing_that_it_acked(url: str, kills: int) -> None:
+    await kill_again_and_again(url, "cordwood", max(3, kills // 3))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("engine", ["embedded"])  # on Kafka a write of several records may be cut
+async def test_nor_does_one_that_writes_the_proposal_s_records(url: str, kills: int) -> None:
+    await kill_again_and_again(url, "rfc", max(3, kills // 10))
+
+
+async def kill_again_and_again(url: str, codec: str, lives: int) -> None:
     chance = random.Random("wal kills")
     truth = Truth()
-    for life in range(max(3, kills // 3)):
-        await asyncio.to_thread(live_and_die, url, truth, life, chance)
-        await check_region(url, truth, read_only=chance.random() < 0.5)
-    await check_region(url, truth, read_only=False)
-    assert truth.acks > kills
+    for life in range(lives):
+        await asyncio.to_thread(live_and_die, url, truth, codec, life, chance)
+        await check_region(url, truth, codec, read_only=chance.random() < 0.5)
+    await check_region(url, truth, codec, read_only=False)
+    assert truth.acks > lives
     print(f"{truth.acks} acks")

@@ -199,6 +199,33 @@ async def test_another_writer_s_record_between_our_own_is_the_end(cw: Client) ->
     assert again.tables()[42].next_sequence == 3
 
 
+async def test_a_writer_behind_whom_another_one_has_trimmed_is_fenced_too(cw: Client) -> None:
+    first = await wal(cw).region(7)
+    await first.write(42, [b"a"])
+    second = await wal(cw).region(7)
+    await second.write(42, [b"b"])
+    await second.write(43, [b"c"])
+    await second.drop_table(42)
+    await second.clean()
+    with pytest.raises(Fenced, match="was trimmed before 2 by another owner") as fenced:
+        await first.write(42, [b"d"])
+    assert fenced.value.outcome == "unknown"
+
+
+async def test_a_region_of_another_codec_is_refused_and_left_as_it_is(cw: Client) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write(42, [b"a"])
+    async with cw.wal("metrics").region(8) as region:
+        await region.write(42, [b"a"])
+    logs = [cw.log(f"metrics_data_{id}") for id in (7, 8)]
+    before = [await log.bounds() for log in logs]
+    with pytest.raises(Corrupt, match="metrics_data_7/0 at offset 0: version 0 of a record"):
+        await cw.wal("metrics").region(7)
+    with pytest.raises(Corrupt, match=r"metrics_meta_8/0 at offset \d+: a key of 0 bytes"):
+        await wal(cw).region(8)
+    assert [await log.bounds() for log in logs] == before
+
+
 async def test_reading_appends_nothing(cw: Client, url: str) -> None:
     async with wal(cw).region(7) as region:
         await region.write(42, [b"a"])

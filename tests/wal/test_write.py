@@ -6,7 +6,7 @@ import pytest
 
 import cordwood
 from cordwood import Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
-from cordwood.wal import writer
+from cordwood.wal import pending
 from tests.wal.contents import by_table, taken
 from tests.wal.inside import writer_of
 
@@ -118,7 +118,7 @@ async def test_the_largest_write_fits(cw: Client) -> None:
 
 
 async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "PENDING_BYTES_MAX", 1000)
+    monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 1000)
     async with cw.wal("metrics").region(7) as region:
         await asyncio.gather(*(region.write(table, [b"x" * 200]) for table in range(100) for _ in range(3)))
         assert {table: len(logs) for table, logs in (await by_table(region)).items()} == dict.fromkeys(range(100), 3)
@@ -127,7 +127,7 @@ async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeyp
 
 async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cw.wal("metrics").region(7) as region:
-        monkeypatch.setattr(writer, "PENDING_BYTES_MAX", 0)
+        monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 0)
         with pytest.raises(Timeout, match="until the time ran out") as late:
             await region.write(42, [b"x"], timeout=0.01)
         assert late.value.outcome == "not_written"

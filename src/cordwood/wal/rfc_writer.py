@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.errors import CordwoodError, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch, Buffer
+from cordwood.wal.pending import PendingWrites, with_outcome
 from cordwood.wal.plain_codec import LogKey
 from cordwood.wal.plain_log import PlainLog
 from cordwood.wal.rfc_codec import KEY_BYTES, encode_key, encode_value
 
 APPENDS_IN_FLIGHT_MAX: Final = 16
-PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Writes that are not acked yet; more wait in their callers."""
 STRAY_BYTES_MAX: Final = 32 * 1024 * 1024
 """What is remembered of writes that may still arrive: when they do, they are no other writer's."""
 BATCH_SLACK_BYTES: Final = 512
@@ -47,44 +45,22 @@ class RfcWrite:
         """The numbers of its logs that were found in the log, after an append that did not come back as it should."""
 
 
-class RfcWriter:
+class RfcWriter(PendingWrites):
     """The writes of a region that this process has opened."""
 
     def __init__(self, data: PlainLog, batch_bytes_max: int, timeout: float) -> None:
-        self.fenced: Fenced | None = None
-        self.closed = False
-        self._data = data
-        self._loop = asyncio.get_running_loop()
+        super().__init__(data, timeout)
+        self._data: PlainLog = data
         self._batch_bytes_max = batch_bytes_max - BATCH_SLACK_BYTES
-        self._timeout = timeout
-        self._next: dict[int, int] = {}
         # One write of a table is under way at a time, as appends may overtake each other; its others wait behind it.
         self._behind: dict[int, deque[RfcWrite]] = {}
         self._queue: deque[RfcWrite] = deque()
         self._appends: set[asyncio.Task[Sequence[int]]] = set()
         self._arrived: dict[int, RfcWrite] = {}  # behind a gap, by their first offsets
         self._odd: list[RfcWrite] = []  # failed, or with a gap in themselves
-        self._pending_bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
         self._strays: dict[tuple[int, int], bytes] = {}
         self._stray_bytes = 0
         self._resolving: asyncio.Task[None] | None = None
-
-    @property
-    def full(self) -> bool:
-        return self._pending_bytes >= PENDING_BYTES_MAX
-
-    def check(self) -> None:
-        """Raise what every write would."""
-        where = f"region {self._data.region} in {self._data.log.name}"
-        if self.fenced is not None:
-            raise _own(self.fenced, "not_written")
-        if self.closed:
-            raise Unavailable(f"{where} is closed: open it again", outcome="not_written")
-        if asyncio.get_running_loop() is not self._loop:
-            raise Unavailable(
-                f"{where} was opened in another event loop: write there, or use cordwood.sync", outcome="not_written"
-            )
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> list[bytes]:
         """The values of its records; `TooLarge` before anything has a number."""
@@ -96,20 +72,6 @@ class RfcWriter:
                 outcome="not_written",
             )
         return list(map(encode_value, payloads))
-
-    async def room(self, timeout: float | None) -> None:
-        """Back-pressure: until there is room for one more write."""
-        try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
-                while self.full:
-                    await self._progress()
-        except TimeoutError as error:
-            raise Timeout(
-                f"region {self._data.region}: {self._pending_bytes} bytes of writes were on their way until the time "
-                "ran out: write again, with more time",
-                outcome="not_written",
-            ) from error
-        self.check()
 
     def put(self, table: int, count: int, column: list[bytes]) -> RfcWrite:
         """Give the write its numbers and a place behind all others. They are not used again, whatever becomes of it."""
@@ -127,14 +89,6 @@ class RfcWriter:
             self._queue.append(write)
             self._send()
         return write
-
-    def has_given(self, table: int) -> bool:
-        """Whether a write of the table, in this opening, has got a number."""
-        return table in self._next
-
-    def last_given(self, table: int) -> int:
-        """The last sequence number that a write of the table has, also of one that is under way."""
-        return max(self._next.get(table, 1), self._data.state.next_sequence(table)) - 1
 
     async def close(self) -> None:
         """No more writes; returns when those under way are decided."""
@@ -193,7 +147,7 @@ class RfcWriter:
             for write in writes:
                 self._decide(write)
         except Exception as error:
-            self._give_up(writes, self._cordwood_error(error))
+            self._give_up(writes, self._why_not_found(error))
         finally:
             self._resolving = None
             self._wake()
@@ -231,7 +185,7 @@ class RfcWriter:
         refused = error.outcome == "not_written" and not write.found
         if not refused:
             self._remember(write)
-        self._done(write, _own(error, "not_written" if refused else "unknown"))
+        self._done(write, with_outcome(error, "not_written" if refused else "unknown"))
 
     def _give_up(self, writes: list[RfcWrite], error: CordwoodError) -> None:
         if isinstance(error, Fenced):
@@ -240,9 +194,9 @@ class RfcWriter:
             refused = write.error is not None and write.error.outcome == "not_written"
             if not refused:
                 self._remember(write)
-            self._done(write, _own(error, "not_written" if refused else "unknown"))
+            self._done(write, with_outcome(error, "not_written" if refused else "unknown"))
         while self._queue:
-            self._done(self._queue.popleft(), _own(error, "not_written"))
+            self._done(self._queue.popleft(), with_outcome(error, "not_written"))
 
     def _remember(self, write: RfcWrite) -> None:
         """It may arrive later."""
@@ -253,51 +207,17 @@ class RfcWriter:
             self._stray_bytes -= len(self._strays.pop(next(iter(self._strays))))
 
     def _done(self, write: RfcWrite, error: CordwoodError | None = None) -> None:
-        self._pending_bytes -= write.size
         if behind := self._behind[write.table]:
             self._queue.append(behind.popleft())
         else:
             del self._behind[write.table]
-        if not write.future.done():  # else its caller was cancelled, or its time was over
-            if error is None:
-                write.future.set_result(range(write.first, write.first + write.count))
-            else:
-                write.future.set_exception(error)
-        self._wake()
-
-    async def _progress(self) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._decided(write, write.size, error)
 
     def _broken_off(self, cause: BaseException | None) -> CordwoodError:
         error = Unavailable(f"{self._data.log.name}: an append was broken off", outcome="unknown")
         error.__cause__ = cause
         return error
 
-    def _cordwood_error(self, error: Exception) -> CordwoodError:
-        if isinstance(error, CordwoodError):
-            return error
-        what = "took too long" if isinstance(error, TimeoutError) else f"failed: {error!r}"
-        kind = Timeout if isinstance(error, TimeoutError) else Unavailable
-        found = kind(f"region {self._data.region}: finding out what of a failed append is in the log {what}")
-        found.__cause__ = error
-        return found
-
 
 def _size_of(payloads: Sequence[bytes]) -> int:
     return sum(map(len, payloads)) + len(payloads) * (KEY_BYTES + RECORD_SLACK_BYTES)
-
-
-def _own(error: CordwoodError, outcome: Outcome) -> CordwoodError:
-    """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
-    own = copy(error)
-    own.__cause__ = error.__cause__ or error
-    own.outcome = outcome
-    return own

@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, TooLarge, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch
 from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write
 from cordwood.wal.data_log import DataLog
+from cordwood.wal.pending import PendingWrites, with_outcome
 
 BATCHES_IN_FLIGHT_MAX: Final = 4
 BATCH_BYTES_MAX: Final = 1024 * 1024
 """A batch is full with this many bytes: the write that passes it is the last one, if the log's own limit allows."""
-PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Writes that are not acked yet; more wait in their callers. Less than the queue of a log takes: an append that waited
-there might be overtaken."""
 ATTEMPTS_MAX: Final = 3
 LAST_ATTEMPT: Final = 0.1
 """The part of the connection's timeout that a last attempt has, though the time of its writes is over."""
@@ -63,38 +60,20 @@ class _Group:
         self.offsets: Sequence[int] | None = None
 
 
-class Writer:
+class Writer(PendingWrites):
     """The writes of a region that this process owns."""
 
     def __init__(self, data: DataLog, record_bytes_max: int, timeout: float) -> None:
-        self._data = data
-        self._loop = asyncio.get_running_loop()
+        super().__init__(data, timeout)
+        self._data: DataLog = data
         self._record_bytes_max = record_bytes_max
-        self._timeout = timeout
-        self._next: dict[int, int] = {}
         self._logs = data.state.fence.logs
         self._queue: deque[Write] = deque()
         self._groups: deque[_Group] = deque()
-        self._pending_bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
         self._flushing = False
         self._must_renew = False
         self._resolving: asyncio.Task[None] | None = None
         self._appends: set[asyncio.Task[Sequence[int]]] = set()
-        self.fenced: Fenced | None = None
-        self.closed = False
-
-    def check(self) -> None:
-        """Raise what every write would."""
-        if self.fenced is not None:
-            raise _with_outcome(self.fenced, "not_written")
-        where = f"region {self._data.region} in {self._data.log.name}"
-        if self.closed:
-            raise Unavailable(f"{where} is closed: open it again", outcome="not_written")
-        if asyncio.get_running_loop() is not self._loop:
-            raise Unavailable(
-                f"{where} was opened in another event loop: write there, or use cordwood.sync", outcome="not_written"
-            )
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> bytes:
         """The payloads as they are stored; `TooLarge` before anything has a number."""
@@ -108,26 +87,6 @@ class Writer:
             )
         return column
 
-    async def room(self, timeout: float | None) -> None:
-        """Back-pressure: until there is room for one more write."""
-        try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
-                while self._pending_bytes >= PENDING_BYTES_MAX:
-                    waiter: asyncio.Future[None] = self._loop.create_future()
-                    self._waiting.append(waiter)
-                    await waiter
-        except TimeoutError as error:
-            raise Timeout(
-                f"region {self._data.region}: {self._pending_bytes} bytes of writes were on their way until the time "
-                "ran out: write again, with more time",
-                outcome="not_written",
-            ) from error
-        self.check()
-
-    @property
-    def full(self) -> bool:
-        return self._pending_bytes >= PENDING_BYTES_MAX
-
     def put(self, table: int, count: int, column: bytes) -> Write:
         """Give the write its sequence numbers and a place behind all others. It is never taken back from there."""
         first = self._next.get(table) or self._data.state.next_sequence(table)
@@ -138,23 +97,13 @@ class Writer:
         self._flush_soon()
         return write
 
-    def has_given(self, table: int) -> bool:
-        """Whether a write of the table, in this opening, has got a number."""
-        return table in self._next
-
-    def last_given(self, table: int) -> int:
-        """The last sequence number that a write of the table has, also of one that is under way."""
-        return (self._next.get(table) or self._data.state.next_sequence(table)) - 1
-
     async def close(self) -> None:
         """No more writes; returns when those under way are decided."""
         self.closed = True
         if asyncio.get_running_loop() is not self._loop:
             return  # another loop can wait for nothing of this one; what is under way, the engine finishes
         while self._queue or self._groups or self._resolving is not None:
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(waiter)
-            await waiter
+            await self._progress()
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -254,20 +203,7 @@ class Writer:
             self._data.grew(len(group.writes), group.size)
 
     def _done(self, write: Write, error: CordwoodError | None = None) -> None:
-        self._pending_bytes -= write.size
-        if not write.future.done():  # else its caller was cancelled, or its time was over
-            if error is None:
-                write.future.set_result(range(write.first, write.first + write.count))
-            else:
-                write.future.set_exception(error)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._decided(write, write.size, error)
 
     def _resolve_soon(self) -> None:
         if self._resolving is None:
@@ -294,7 +230,7 @@ class Writer:
             again = [write for write in open_writes.values() if self._may_try_again(write)]
             self._queue.extendleft(reversed(again))
         except Exception as error:
-            self._give_up(list(open_writes.values()), _cordwood_error(error, self._data))
+            self._give_up(list(open_writes.values()), self._why_not_found(error))
         finally:
             self._resolving = None
             self._wake()
@@ -305,7 +241,7 @@ class Writer:
         if write.attempts < ATTEMPTS_MAX and self._loop.time() < write.since + self._timeout:
             return True
         failed = f"region {self._data.region}: {write.attempts} appends of a write of table {write.table} failed"
-        self._done(write, _with_outcome(write.error or Unavailable(failed), "not_written"))
+        self._done(write, with_outcome(write.error or Unavailable(failed), "not_written"))
         return False
 
     def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:
@@ -316,35 +252,8 @@ class Writer:
             # Behind another owner's record nothing of ours counts, whenever it lands. Otherwise it may be there.
             fenced = isinstance(error, Fenced) and error.outcome != "unknown"
             lost = fenced or (write.error is not None and write.error.outcome == "not_written")
-            self._done(write, _with_outcome(error, "not_written" if lost else "unknown"))
+            self._done(write, with_outcome(error, "not_written" if lost else "unknown"))
         queued = list(self._queue)
         self._queue.clear()
         for write in queued:
-            self._done(write, _with_outcome(error, "not_written"))
-
-
-def _with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
-    """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
-    own = copy(error)
-    own.__cause__ = error.__cause__ or error
-    own.outcome = outcome
-    return own
-
-
-def _cordwood_error(error: Exception, data: DataLog) -> CordwoodError:
-    if isinstance(error, Trimmed):
-        # An owner trims only what it has seen. What was trimmed may have held writes of this one that count.
-        fenced = Fenced(
-            f"region {data.region} in {data.log.name} was trimmed before {error.start} by another owner, beyond what "
-            "this one has seen: open it again to take it back",
-            outcome="unknown",
-        )
-        fenced.__cause__ = error
-        return fenced
-    if isinstance(error, CordwoodError):
-        return error
-    what = "took too long" if isinstance(error, TimeoutError) else f"failed: {error!r}"
-    kind = Timeout if isinstance(error, TimeoutError) else Unavailable
-    found = kind(f"region {data.region}: finding out what of a failed append is in {data.log.name} {what}")
-    found.__cause__ = error
-    return found
+            self._done(write, with_outcome(error, "not_written"))
