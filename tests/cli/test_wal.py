@@ -105,3 +105,14 @@ def test_a_region_on_kafka(run: Command, kafka: Broker) -> None:
     finally:
         for topic in ("cli-wal_data_7", "cli-wal_meta_7"):
             run("topics", "delete", topic, "--yes", *where)
+
+
+def test_other_codecs_and_layouts(run: Command) -> None:
+    rfc = ("--codec", "rfc", "--layout", "one-topic")
+    assert run("wal", "write", "old", "7", "42", "a", "b", *rfc).code == 0
+    assert [log["payload"] for log in lines(run("wal", "replay", "old", "7", "--json", *rfc).out)] == ["a", "b"]
+    assert run("wal", "regions", "old", *rfc).out.split() == ["REGION", "7"]
+    assert run("wal", "regions", "old").out == "write-ahead log 'old' has no regions\n"
+    ran = run("wal", "regions", "old", "--codec", "xml")
+    assert (ran.code, ran.out) == (2, "")
+    assert "invalid choice: 'xml'" in ran.err

@@ -2,6 +2,9 @@
 
 import argparse
 
+from cordwood.wal.codecs import CODECS
+from cordwood.wal.layout import LAYOUTS
+
 from .. import Commands
 from ..connection import reading, writing
 from ..options import IntermixedParser, add_common, count, offset
@@ -78,6 +81,8 @@ def _add_changing(verbs: Commands) -> None:
 def _add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the write-ahead log")
     add_common(parser)
+    parser.add_argument("--codec", choices=CODECS, default="cordwood", help="what its records look like")
+    parser.add_argument("--layout", choices=LAYOUTS, default="two-topics", help="where its regions lie")
 
 
 def _add_region(parser: argparse.ArgumentParser) -> None:

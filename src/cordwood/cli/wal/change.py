@@ -59,7 +59,7 @@ async def clean(cw: Client, args: argparse.Namespace) -> None:
 
 def _region(cw: Client, args: argparse.Namespace, *, create: bool) -> Opening:
     # Nothing runs in the background: the command is over before it would.
-    return cw.wal(args.name, clean_every=None).region(args.region, create=create)
+    return cw.wal(args.name, codec=args.codec, layout=args.layout, clean_every=None).region(args.region, create=create)
 
 
 async def _lines() -> AsyncIterator[list[bytes]]:

@@ -16,7 +16,7 @@ Rows: TypeAlias = "list[tuple[int, bytes | None]]"
 
 
 async def regions(cw: Client, args: argparse.Namespace) -> None:
-    found = await cw.wal(args.name).regions()
+    found = await cw.wal(args.name, codec=args.codec, layout=args.layout).regions()
     if wants_json(args):
         for region in found:
             print_json({"name": args.name, "region": region})
@@ -27,7 +27,7 @@ async def regions(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def tables(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name).region(args.region, create=False) as region:
+    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
         found, stats = region.tables(), region.stats()
     if wants_json(args):
         for table, meta in found.items():
@@ -58,12 +58,12 @@ async def tables(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def read(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name).region(args.region, create=False) as region:
+    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
         await _print_logs(region.read(args.table, args.start, args.stop), args)
 
 
 async def replay(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name).region(args.region, create=False) as region:
+    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
         await _print_logs(region.replay(), args)
 
 
