@@ -16,6 +16,8 @@ from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import EngineSettings, FolderEngine
 from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.reader import NativeReader
+from cordwood.log.native.stream.append import Append
+from cordwood.log.native.stream.turn import Turn
 from tests.embedded.processes import Program, program
 
 WRITER = """
@@ -478,3 +480,31 @@ async def test_a_follower_that_gives_up_leaves_nothing_behind(data: Path) -> Non
             assert isinstance(reader, NativeReader)
             assert isinstance(reader._source, FolderLog)
             assert len(reader._source._growth_wanted) <= 1
+
+
+async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first append opens the log, on a thread that may be slow to say so."""
+    acked, asked = threading.Event(), threading.Event()
+    submit, end_now = Turn.submit, FolderLog.end_now
+
+    def slow(turn: Turn, append: Append) -> bool:
+        taken = submit(turn, append)
+        if turn._name.startswith("slow/") and threading.current_thread() is not threading.main_thread():
+            assert acked.wait(10)
+            assert asked.wait(10)
+            time.sleep(0.05)  # whoever asks has looked by now, unless it waits for this thread
+        return taken
+
+    def asking(log: FolderLog) -> int | None:
+        asked.set()
+        return end_now(log)
+
+    monkeypatch.setattr(Turn, "submit", slow)
+    monkeypatch.setattr(FolderLog, "end_now", asking)
+    async with cordwood.connect(tmp_path) as cw:
+        await cw.create_topic("slow")
+        await cw.log("slow").append(Batch.of([b"value"]))
+        acked.set()
+        assert await values_of(cw.log("slow")) == [b"value"]

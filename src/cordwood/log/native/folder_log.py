@@ -128,7 +128,12 @@ class FolderLog:
 
     def end_now(self) -> int | None:
         """One past the last durable offset, without I/O; None while the log has not been opened."""
-        return None if self._stream is None else self._stream.durable.next_offset
+        stream = self._stream
+        if stream is None:
+            # What came early may be acked before `open` has let go of the lock: whoever was told must see it.
+            with self._lock:
+                stream = self._stream
+        return None if stream is None else stream.durable.next_offset
 
     def first_end(self) -> int:
         """The end that was found when the log was opened."""
