@@ -46,13 +46,14 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 @pytest.mark.processes
+@pytest.mark.timeout(300)  # Spark starts in it, which takes its time on a busy machine
 def test_the_whole_tour(start: Start, folder: Path) -> None:
     process = start("tour", "--json")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
     chapters = {chapter["name"]: chapter for chapter in map(json.loads, out.splitlines())}
     assert tuple(chapters) == tour.CHAPTERS
-    assert {chapter["status"] for chapter in chapters.values()} == {"done"}
+    assert [chapter for chapter in chapters.values() if chapter["status"] != "done"] == []
     facts = {name: chapter["facts"] for name, chapter in chapters.items()}
     assert facts["crash"]["acked_lost"] == facts["crash"]["duplicates"] == 0
     assert facts["crash"]["found_after"] >= facts["crash"]["acked_before"] > 0

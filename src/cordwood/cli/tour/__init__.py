@@ -32,7 +32,7 @@ from .stage import Missing, Stage, filesystem_of
 CHAPTERS = ("topic", "append", "writers", "columns", "arrow", "spark", "blocking", "follow", "crash", "trim", "wal")
 
 _TERMINATED = 143  # as a shell reports a program that SIGTERM ended
-_CHAPTER_SECONDS_MAX = 60
+_CHAPTER_SECONDS_MAX = 120
 
 
 def add_to(commands: Commands) -> None:
