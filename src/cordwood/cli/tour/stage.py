@@ -73,8 +73,10 @@ class Stage:
         try:
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
+            # Killing one that has ended would take its exit code from asyncio, which says so on stderr.
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
             await process.wait()
 
     async def until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
@@ -91,6 +93,7 @@ class Stage:
                     lines.append(line)
             finally:
                 killing.cancel()
+            await process.wait()
             return [line for line in lines if line.endswith(b"\n")], process.pid
 
 
