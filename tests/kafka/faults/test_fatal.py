@@ -11,7 +11,7 @@ from cordwood import Batch, CordwoodError
 from cordwood.testing.kafka import Broker
 from tests.kafka.fatal import raise_fatal
 from tests.kafka.load import Load
-from tests.kafka.waiting import values_of
+from tests.kafka.waiting import until, values_of
 
 
 class Recorded(Producer):
@@ -64,9 +64,10 @@ async def test_writers_go_on_through_one_fatal_error_after_the_other(
     async with cordwood.connect(kafka.url) as cw:
         await cw.create_topic(topic)
         async with Load(cw.log(topic)) as load:
-            for _ in range(4):
+            for made in range(1, 5):
                 await load.acks(200)
                 raise_fatal(producers[-1])
+                await until(lambda made=made: len(producers) > made)  # type: ignore[misc]
             await load.acks(200)
         await load.check()
         assert len(producers) == 5
