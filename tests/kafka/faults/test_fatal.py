@@ -61,7 +61,7 @@ async def test_what_was_in_flight_is_unknown_and_the_next_append_works(
 async def test_writers_go_on_through_one_fatal_error_after_the_other(
     kafka: Broker, topic: str, producers: list[Producer]
 ) -> None:
-    async with cordwood.connect(kafka.url) as cw:
+    async with cordwood.connect(f"{kafka.url}?client.id=fatal") as cw:  # whose clients nobody else has made
         await cw.create_topic(topic)
         async with Load(cw.log(topic)) as load:
             for made in range(1, 5):
