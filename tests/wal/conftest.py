@@ -21,7 +21,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def server(kafka: Broker) -> Iterator[SyncClient]:
     """A connection that lasts: the clients that all others share with it are made once, which takes a second."""
-    with cordwood.sync.connect(kafka.url) as cw:
+    with cordwood.sync.connect(f"{kafka.url}?client.id=wal") as cw:  # not those that tests of the clients count
         yield cw
 
 

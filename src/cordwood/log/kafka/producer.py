@@ -32,6 +32,7 @@ _REST_SECONDS_MAX = 0.1
 _EXPIRE_SECONDS = 0.1
 _PURGE_SECONDS = 5.0
 _SETTLE_SECONDS = 0.5
+_MET_MAX = 10_000
 
 
 class Sender:
@@ -83,9 +84,12 @@ class Sender:
     def meet(self, topic: str, topic_id: str) -> None:
         """Have the client look at a topic that is there, unless it has: of one that it knew, and that was deleted and
         made anew, it says for a while that there is none. Blocks."""
-        if self._met.get(topic) != topic_id:
-            with suppress(KafkaException):  # then it finds out by itself
-                self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
+        if self._met.get(topic) == topic_id:
+            return
+        with suppress(KafkaException):  # it is looked at again with the next look-up, or finds out by itself
+            self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
+            if len(self._met) >= _MET_MAX:
+                self._met.clear()
             self._met[topic] = topic_id
 
     def when_room(self, wake: Callable[[], None]) -> None:
