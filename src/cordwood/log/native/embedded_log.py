@@ -26,6 +26,8 @@ T = TypeVar("T")
 class EmbeddedLog(Log):
     """One log of a connection to a folder."""
 
+    verifies = True
+
     def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
         self.partition = partition
