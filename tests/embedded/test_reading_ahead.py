@@ -73,7 +73,7 @@ async def test_a_user_who_is_slower_than_the_disk_can_be_cancelled(folder: Path)
             if len(seen) == len(_RECORDS):
                 reading.cancel()
             # As any work that does not wait for the loop. Meanwhile the threads bring what comes next.
-            time.sleep(0.02)
+            time.sleep(0.02)  # noqa: ASYNC251
 
     async with cordwood.connect(folder, read_only=True) as cw:
         log = cw.log("events")
