@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from cordwood.errors import Unavailable
 from cordwood.records.batch import Batch
 from cordwood.records.column import BinaryColumn
 from cordwood.records.headers import HeaderColumn
@@ -30,7 +31,7 @@ def _arrow() -> _Arrow:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise ImportError("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
+        raise Unavailable("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
     return _Arrow(pyarrow)
 
 

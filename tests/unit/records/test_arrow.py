@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.errors import Unavailable
 from cordwood.records import Batch, BinaryColumn, StoredBatch, decode_frame
 from cordwood.records.arrow import _arrow
 from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
@@ -81,7 +82,7 @@ def test_a_batch_of_lists_is_copied_once_and_then_shared() -> None:
 def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     _arrow.cache_clear()
-    with pytest.raises(ImportError, match=r"pip install 'cordwood\[arrow\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'cordwood\[arrow\]'"):
         Batch.of([b"a"]).to_arrow()
 
 
