@@ -56,4 +56,4 @@ class Cleaner:
         if state.bytes_from(state.trim_target) <= bytes_max:
             return []
         needed = state.offset_of_last(bytes_max)
-        return [table for offset, table in state.holders() if offset < needed]
+        return [table for offset, table in sorted(state.holders()) if offset < needed]

@@ -16,7 +16,7 @@ from cordwood.wal.data_log import DataLog
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.opened import Snapshotted
-from cordwood.wal.snapshot import parts_of
+from cordwood.wal.snapshot import snapshot_of
 from cordwood.wal.writer import Writer
 
 SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
@@ -167,13 +167,11 @@ class Keeper:
 
     async def _snapshot(self) -> Snapshotted:
         self.check_owner()
-        state = self._data.state
         self._number += 1
-        parts = parts_of(state, self._data.owner, self._number, self._record_bytes_max)
-        done = Snapshotted(parts[0].high_watermark, parts[0].trim_target)
-        seen = state.writes, state.bytes
-        first, *_ = [await self._append(part) for part in parts]
-        self._snapshot_writes, self._snapshot_bytes = seen
+        made = await snapshot_of(self._data.state, self._data.owner, self._number, self._record_bytes_max)
+        done = Snapshotted(made.high_watermark, made.trim_target)
+        first, *_ = [await self._append(part) for part in made.parts()]
+        self._snapshot_writes, self._snapshot_bytes = made.writes, made.bytes
         self._meta.snapshot_offset = done.high_watermark
         self._marks_since = 0
         self.failure = None

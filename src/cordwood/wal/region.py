@@ -236,7 +236,7 @@ class Region:
         """
         self._check_open()
         state = self._data.state
-        oldest, table = next(iter(state.holders()), (None, None))
+        oldest, table = min(state.holders(), default=(None, None))
         own = self._owning
         return RegionStats(
             tables=sum(not meta.dropped for meta in state.table_states.values()),
