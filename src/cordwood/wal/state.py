@@ -114,7 +114,7 @@ class RegionState:
     """Through which number logs are deleted, of tables that have such."""
     table_states: dict[int, TableState] = field(default_factory=dict)
     before_change: Callable[[int], None] | None = None
-    """Told of each table that is about to change, while a snapshot is made of what they are."""
+    """R13: told of each table that is about to change, while a snapshot is made of what they are."""
 
     def apply(self, offset: int, record: DataRecord) -> bool:
         """Take in the next record of the data log; whether it counts."""

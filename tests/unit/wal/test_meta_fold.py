@@ -114,7 +114,7 @@ async def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
     assert again.positions == state.positions
 
 
-async def test_a_snapshot_is_of_one_moment_though_tables_change_while_it_is_made(
+async def test_r13_a_snapshot_is_of_one_moment_though_tables_change_while_it_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(snapshot, "TABLES_PER_TURN", 2)
