@@ -1,6 +1,7 @@
 """`cordwood wal`: what it shows, what it changes, and that looking fences nobody."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import cordwood
 from cordwood.testing.kafka import Broker
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Start
 
 
 def lines(out: str) -> list[dict[str, Any]]:
@@ -116,3 +117,42 @@ def test_other_codecs_and_layouts(run: Command) -> None:
     ran = run("wal", "regions", "old", "--codec", "xml")
     assert (ran.code, ran.out) == (2, "")
     assert "invalid choice: 'xml'" in ran.err
+
+
+@pytest.mark.usefixtures("region")
+def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
+    for verb in (("tables",), ("read", "42"), ("replay",), ("clean",), ("mark", "42", "--through", "1")):
+        ran = run("wal", verb[0], "metrics", "8", *verb[1:])
+        assert (ran.code, ran.out) == (1, "")
+        assert (
+            ran.err
+            == "cordwood: write-ahead log 'metrics' has no region 8: `cordwood wal regions metrics` lists them\n"
+        )
+    ran = run("wal", "mark", "metrics", "7", "44", "--through", "1")
+    assert (ran.code, ran.err) == (1, "cordwood: region 7 of 'metrics' has no table 44\n")
+    ran = run("wal", "mark", "metrics", "7", "42", "--through", "5")
+    assert (ran.code, ran.err) == (
+        2,
+        "cordwood: table 42 cannot be deleted through 5: its last sequence number is 4\n",
+    )
+    assert run("wal", "regions", "other").out == "write-ahead log 'other' has no regions\n"
+    ran = run("wal", "read", "metrics", "7", "44")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+@pytest.mark.processes
+def test_an_interrupt_is_quiet_and_what_was_acked_stays_and_a_second_writer_is_told(start: Start, run: Command) -> None:
+    process = start("wal", "write", "metrics", "7", "42", "--json")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"acked\nnot a whole line")
+    process.stdin.flush()
+    assert lines(process.stdout.readline().decode()) == [{"table": 42, "start": 1, "stop": 2}]
+    second = run("wal", "write", "metrics", "7", "43", "b")
+    assert second.code == 1
+    assert f"is being written by process {process.pid}" in second.err
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert [log["payload"] for log in lines(run("wal", "replay", "metrics", "7", "--json").out)] == ["acked"]

@@ -88,6 +88,7 @@ async def use(region: Region, table: int, chance: random.Random) -> None:
 async def main(url: str, point: str) -> None:
     keeper.SNAPSHOT_WRITES = 40  # type: ignore[misc]
     snapshot.PART_BYTES_MAX = 200  # type: ignore[misc]
+    snapshot.TABLES_PER_TURN = 1  # type: ignore[misc]
     async with cordwood.connect(url) as cw:
         if point in POINTS:
             pausing(cw, *POINTS[point])

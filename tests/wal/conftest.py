@@ -38,6 +38,14 @@ def url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
         server.delete_topic(topic)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A life takes a second or two; on a busy machine it may be ten."""
+    seconds = 120 + 20 * config.getoption("--kills")
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and "kills" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(seconds))
+
+
 @pytest.fixture
 def kills(request: pytest.FixtureRequest) -> int:
     value: int = request.config.getoption("--kills")

@@ -24,9 +24,21 @@ async def taken(reader: RegionReader) -> list[tuple[int, range, list[bytes | Non
 async def by_table(region: Region) -> dict[int, Logs]:
     """{table: {sequence: payload}}; the numbers of a table only grow."""
     tables: dict[int, Logs] = defaultdict(dict)
+    lasts: dict[int, int] = defaultdict(int)
     for table, sequences, payloads in await taken(region.replay()):
         for sequence, payload in zip(sequences, payloads, strict=True):
-            assert sequence > max(tables[table], default=0), f"table {table}: {sequence} comes twice, or goes back"
+            assert sequence > lasts[table], f"table {table}: {sequence} comes twice, or goes back"
+            lasts[table] = sequence
             assert payload is not None
             tables[table][sequence] = payload
     return dict(tables)
+
+
+async def logs_of(reader: RegionReader) -> Logs:
+    """{sequence: payload} of a reader of one table, in the order in which they came."""
+    found: Logs = {}
+    for _, sequences, payloads in await taken(reader):
+        for sequence, payload in zip(sequences, payloads, strict=True):
+            assert payload is not None
+            found[sequence] = payload
+    return found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Client, Fenced, InvalidInput, Region, TableLogs, Trimmed, Unavailable
+from cordwood import Client, CordwoodError, Fenced, InvalidInput, Region, TableLogs, Trimmed, Unavailable
 from cordwood.wal.meta_codec import SnapshotPart
 from cordwood.wal.rounds import Rounds
 from tests.wal.contents import by_table, taken
@@ -331,18 +331,35 @@ async def test_regions_are_cleaned_in_the_background_and_a_failing_one_stops_no_
 ) -> None:
     wal = cw.wal("metrics", clean_every=0.01)
     failing_one, well = await wal.region(6), await wal.region(7)
-    cleaning = failing_one._owner().cleaner.clean
-    monkeypatch.setattr(failing_one._owner().cleaner, "clean", failing(OSError))
+    cleaner = failing_one._owner().cleaner
+    cleaning = cleaner._clean
+    monkeypatch.setattr(cleaner, "_clean", failing(OSError))
     await well.write_many({42: [b"a"] * 3, 43: [b"b"]})
     await well.mark_deleted(42, through=3)
     await rounds.until(lambda: well.stats().trimmed_to >= well.tables()[43].mapping[1])
     await rounds.until(lambda: failing_one.stats().failure is not None)
     assert "region 6 in metrics_data_6/0: a round of cleaning failed" in caplog.text
     assert well.stats().failure is None
-    monkeypatch.setattr(failing_one._owner().cleaner, "clean", cleaning)
+    with pytest.raises(OSError):
+        await failing_one.clean()
+    monkeypatch.setattr(cleaner, "_clean", cleaning)
     await rounds.until(lambda: failing_one.stats().failure is None)
     await wal.close()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
+
+
+async def test_a_clean_by_hand_that_goes_well_takes_back_the_failure_of_a_round(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = await cw.wal("metrics", clean_every=3600).region(7)
+    cleaner = region._owner().cleaner
+    with monkeypatch.context() as broken:
+        broken.setattr(cleaner, "_clean", failing(OSError))
+        with pytest.raises(OSError):
+            await cleaner.clean()  # as a round does
+    assert isinstance(region.stats().failure, Unavailable)
+    await region.clean()
+    assert region.stats().failure is None
 
 
 async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it_is_cleaned_when_they_mark(
@@ -392,10 +409,12 @@ async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
     cw: Client, rounds: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
+    failures: list[CordwoodError | None] = []
 
     async def flush(region: Region, tables: list[int]) -> None:
         nonlocal calls
         calls += 1
+        failures.append(region.stats().failure)
         if calls == 1:
             raise KeyError("no such table")
         await region.drop_table(tables[0])
@@ -404,7 +423,11 @@ async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
     await region.write(42, [b"x" * 1000])
     await rounds.until(lambda: not region.tables())
     assert "on_flush_needed raised KeyError('no such table')" in caplog.text
-    assert calls >= 2
+    assert "in flush" in caplog.text, "with the place in the callback, which nobody else would see"
+    assert failures[0] is None
+    assert isinstance(failures[1], Unavailable)
+    assert isinstance(failures[1].__cause__, KeyError)
+    await rounds.until(lambda: region.stats().failure is None)
     await region.close()
 
 

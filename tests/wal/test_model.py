@@ -34,6 +34,7 @@ async def test_a_region_is_what_a_dictionary_is(
     monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 6)
     monkeypatch.setattr(keeper, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 100)
+    monkeypatch.setattr(snapshot, "TABLES_PER_TURN", 1)
     loop = asyncio.get_running_loop()
     ids = itertools.count()
 

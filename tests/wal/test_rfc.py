@@ -1,12 +1,15 @@
 """Regions in the records of the proposal: one record a log, `is_start`, and no owners."""
 
 import asyncio
+from collections.abc import Sequence
 from struct import pack
+from typing import Any
 
 import pytest
 
 import cordwood
 from cordwood import Batch, Client, Corrupt, Fenced, InvalidInput, Log, TableLogs, Timeout, TooLarge, Unavailable, Wal
+from cordwood.wal import rfc_keeper
 from cordwood.wal.plain_codec import Known, LogKey
 from cordwood.wal.rfc_codec import RfcCodec, encode_key, encode_mark
 from tests.wal.contents import by_table, taken
@@ -323,6 +326,129 @@ async def test_a_mark_that_failed_is_not_applied(cw: Client) -> None:
     await region.write(42, [b"b"])
     assert [is_start for *_, is_start, _ in await records(cw.log("metrics_data_7"))] == [1, 0]
     assert len((await by_table(region))[42]) == 2
+
+
+async def test_the_meta_log_keeps_no_more_than_the_marks_that_are_needed(
+    cw: Client, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 5)
+    monkeypatch.setattr(rfc_keeper, "MARKS_MAX", 3)
+    meta = cw.log("metrics_meta_7")
+    async with wal(cw).region(7) as region:
+        start = 0
+        for number in range(1, 8):
+            await region.write_many({table: [b"a"] for table in range(10)})
+            await asyncio.gather(*(region.mark_deleted(table, through=number) for table in range(9)))
+            start, end = await meta.bounds()
+            assert end - start <= 2 * 9 + 5 + 9
+        assert start > 0
+        assert region.stats().failure is region.stats().trim_refused is None
+        assert await region.write(0, [b"live"]) == range(8, 9)
+    for read_only in (True, False):
+        async with cordwood.connect(url, read_only=read_only) as again, wal(again).region(7) as region:
+            tables = region.tables()
+            assert {table: tables[table].deleted_through for table in range(10)} == {**dict.fromkeys(range(9), 7), 9: 0}
+            assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {
+                0: [8],
+                9: [*range(1, 8)],
+            }
+    assert "was cut" not in caplog.text
+
+
+async def test_marks_that_are_made_at_once_share_an_append(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with wal(cw).region(7) as region:
+        await region.write_many({table: [b"a"] for table in range(50)})
+        keeper = region._owner().keeper
+        assert isinstance(keeper, rfc_keeper.RfcKeeper)
+        appends, append = [], keeper._log.append
+
+        async def counted(batch: Batch, **named: Any) -> Sequence[int]:
+            appends.append(len(batch))
+            return await append(batch, **named)
+
+        monkeypatch.setattr(keeper._log, "append", counted)
+        await asyncio.gather(*(region.mark_deleted(table, through=1) for table in range(50)))
+        assert sum(appends) == 50
+        assert len(appends) <= 2
+
+
+async def test_a_meta_log_that_was_cut_is_told_and_no_refusal(cw: Client, caplog: pytest.LogCaptureFixture) -> None:
+    async with wal(cw).region(7) as region:
+        for table in (42, 43):
+            await region.write(table, [b"a", b"b"])
+            await region.mark_deleted(table, through=1)
+    await cw.log("metrics_meta_7").trim(1)
+    async with wal(cw).region(7) as region:
+        assert await by_table(region) == {42: {1: b"a", 2: b"b"}, 43: {2: b"b"}}
+        assert await region.write(42, [b"c"]) == range(3, 4)
+    assert "metrics_meta_7/0 was cut before offset 1" in caplog.text
+
+
+async def test_another_writer_s_mark_fences_and_is_never_trimmed(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = await wal(cw).region(7)
+    await old.write_many({42: [b"a"] * 9, 43: [b"b"] * 9})
+    new = await wal(cw).region(7)
+    await new.mark_deleted(43, through=5)
+    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", -100)  # after each mark it would trim
+    await old.mark_deleted(42, through=1)
+    with pytest.raises(Fenced, match="the record at offset 0 of metrics_meta_7/0 is not of this writer"):
+        await old.mark_deleted(42, through=2)
+    with pytest.raises(Fenced):
+        await old.write(42, [b"zombie"])
+    assert old.tables()[43].deleted_through == 5, "it is as good as an own one"
+    assert (await cw.log("metrics_meta_7").bounds())[0] == 0
+    async with wal(cw).region(7) as again:
+        assert {table: meta.deleted_through for table, meta in again.tables().items()} == {42: 1, 43: 5}
+
+
+async def test_an_own_mark_that_arrives_late_is_no_other_writer_s(cw: Client) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["late"], part="_meta_")
+    region = await Wal(
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+    ).region(7)
+    await region.write(42, [b"a"] * 9)
+    (log,) = engine.logs[-1:]
+    log.odds = 1
+    with pytest.raises(Timeout) as late:
+        await region.mark_deleted(42, through=3)
+    assert late.value.outcome == "unknown"
+    engine.be_well()
+    await engine.settled()
+    await region.mark_deleted(42, through=5)
+    await region.write(42, [b"b"])
+    await region.mark_deleted(42, through=6)
+
+
+async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 2)
+    monkeypatch.setattr(rfc_keeper, "RETRY_SECONDS", 0)
+    region = await wal(cw).region(7)
+    await region.write(42, [b"a"] * 9)
+    keeper = region._owner().keeper
+    assert isinstance(keeper, rfc_keeper.RfcKeeper)
+    append = keeper._append
+
+    async def failing(records: Sequence[tuple[bytes, bytes]], *, whole: bool = False) -> int:
+        if whole:
+            raise Unavailable("the disk is full", outcome="not_written")
+        return await append(records)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(keeper, "_append", failing)
+        for through in range(1, 7):
+            await region.mark_deleted(42, through=through)
+        await keeper.close()
+        assert str(region.stats().failure) == "the disk is full"
+        assert "metrics_meta_7/0: writing all marks once more failed: the disk is full" in caplog.text
+    assert await cw.log("metrics_meta_7").bounds() == (0, 6)
+    await region.mark_deleted(42, through=7)
+    await region.close()
+    assert region._owning is not None
+    assert region._owning.failure is None
+    start, end = await cw.log("metrics_meta_7").bounds()
+    assert (start, end) == (7, 8)
 
 
 @pytest.mark.parametrize(

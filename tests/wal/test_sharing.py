@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cordwood import Client, Region, TableLogs, Unavailable
+import cordwood
+from cordwood import Client, Fenced, Region, TableLogs, Unavailable
 from cordwood.wal import RegionReader, sharing
 from tests.wal.inside import data_of
 
@@ -135,3 +136,31 @@ async def test_what_is_written_after_the_call_is_not_given_out(region: Region) -
     after = region.read(0)
     found = await asyncio.gather(payloads_of(before), payloads_of(after))
     assert list(found) == [all_of(0), [*all_of(0), b"later"]]
+
+
+async def test_readers_of_a_region_that_another_one_writes_share_too_and_see_what_came_since(
+    region: Region, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cordwood.connect(url, read_only=True) as cw, cw.wal("metrics").region(7) as beside:
+        for table in (0, 99):  # one that the opening knows, and one that is new
+            await region.write(table, [b"since"])
+        begun = counted(beside, monkeypatch)
+        tables = [99, *range(20)]
+        found = await asyncio.gather(*(payloads_of(beside.read(table)) for table in tables))
+        assert found == [[b"since"], [*all_of(0), b"since"], *map(all_of, range(1, 20))]
+        assert len(begun) == 1
+        await region.write(99, [b"again"])
+        assert await payloads_of(beside.read(99, start=2)) == [b"again"]
+
+
+async def test_readers_of_a_fenced_owner_see_what_the_newer_one_writes(
+    region: Region, cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = await cw.wal("metrics").region(7)
+    with pytest.raises(Fenced):
+        await region.write(0, [b"zombie"])
+    await newer.write(99, [b"newer"])
+    begun = counted(region, monkeypatch)
+    found = await asyncio.gather(payloads_of(region.read(99)), payloads_of(region.read(0)))
+    assert list(found) == [[b"newer"], all_of(0)]
+    assert len(begun) == 1

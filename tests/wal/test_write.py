@@ -202,6 +202,48 @@ async def test_the_same_object_gives_back_the_region_that_it_has_open(cw: Client
     await third.write(42, [b"x"])
 
 
+async def test_a_region_that_cannot_be_opened_holds_up_no_other(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    wal = cw.wal("metrics")
+    opening, opened = asyncio.Event(), wal._opened
+
+    async def stuck(id: int, create: bool, timeout: float) -> Region:
+        if id == 6:
+            opening.set()
+            await asyncio.Event().wait()
+        return await opened(id, create, timeout)
+
+    monkeypatch.setattr(wal, "_opened", stuck)
+    never = asyncio.ensure_future(wal.region(6))
+    await opening.wait()
+    await (await wal.region(7, timeout=30)).write(42, [b"a"])
+    never.cancel()
+    await wal.close()
+
+
+async def test_a_region_that_is_opened_while_the_log_is_closed_is_closed_too(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wal = cw.wal("metrics")
+    made: list[Region] = []
+    opening, go_on, opened = asyncio.Event(), asyncio.Event(), wal._opened
+
+    async def slow(id: int, create: bool, timeout: float) -> Region:
+        made.append(await opened(id, create, timeout))
+        opening.set()
+        await go_on.wait()
+        return made[0]
+
+    monkeypatch.setattr(wal, "_opened", slow)
+    late = asyncio.ensure_future(wal.region(7))
+    await opening.wait()
+    await wal.close()
+    go_on.set()
+    with pytest.raises(Unavailable, match="'metrics' is closed"):
+        await late
+    with pytest.raises(Unavailable, match="is closed"):
+        await made[0].write(42, [b"a"])
+
+
 async def test_what_is_closed_says_so(cw: Client) -> None:
     wal = cw.wal("metrics")
     region = await wal.region(7)

@@ -11,9 +11,9 @@ state as parts, and back). `restore` opens a region from both logs; `cleaner` tr
 background; `owning` is all that an owner has, `stats` what it shows.
 
 All of this is the codec `cordwood`. `opened` is what a codec has to offer, `codecs` has them by name, and
-`cordwood_codec` ours; `applied` is a data log as all readers see it, `pending` what every writer has. `plain_log` reads
-regions with one record a log and no owners, whose records `plain_codec`, `horaedb_codec` and `rfc_codec` decode;
-`rfc_regions` and `rfc_writer` write some.
+`cordwood_codec` ours; `applied` is a data log as all readers see it, `pending` and `marks` what every writer and keeper
+has. `plain_log` reads regions with one record a log and no owners, whose records `plain_codec`, `horaedb_codec` and
+`rfc_codec` decode; `rfc_regions`, `rfc_writer` and `rfc_keeper` write some.
 
 May import `log` and below. Of an engine it uses nothing but the interface.
 """

@@ -23,6 +23,8 @@ class Cleaner:
         """What lies before it is gone; less than `pruned_to` where the log refused to trim."""
         self.refused: CordwoodError | None = None
         """Why the data log was not trimmed, if it was not."""
+        self.failure: CordwoodError | None = None
+        """Why the last clean failed, by whomever it was asked for; None: it did not."""
         self._data = data
         self._keeper = keeper
         self._turn = asyncio.Lock()
@@ -30,13 +32,22 @@ class Cleaner:
     async def clean(self, timeout: float | None = None) -> None:
         """Trim what no table needs. There may be nothing to do."""
         async with self._turn:
-            self._keeper.check_owner()
-            if self._data.state.trim_target > self.pruned_to:
-                # R12: the snapshot counts, so no newer owner has read the meta log without it.
-                self.pruned_to = (await self._keeper.snapshot(timeout)).trim_target
-                self._data.state.pruned(self.pruned_to)
-            if self.pruned_to > self.trimmed_to:
-                await self._trim(timeout)
+            try:
+                await self._clean(timeout)
+            except Exception as error:
+                unknown = Unavailable(f"{self._data.log.name}: cleaning it raised {error!r}")
+                self.failure = error if isinstance(error, CordwoodError) else unknown
+                raise
+            self.failure = None
+
+    async def _clean(self, timeout: float | None) -> None:
+        self._keeper.check_owner()
+        if self._data.state.trim_target > self.pruned_to:
+            # R12: the snapshot counts, so no newer owner has read the meta log without it.
+            self.pruned_to = (await self._keeper.snapshot(timeout)).trim_target
+            self._data.state.pruned(self.pruned_to)
+        if self.pruned_to > self.trimmed_to:
+            await self._trim(timeout)
 
     async def _trim(self, timeout: float | None) -> None:
         try:
@@ -56,4 +67,4 @@ class Cleaner:
         if state.bytes_from(state.trim_target) <= bytes_max:
             return []
         needed = state.offset_of_last(bytes_max)
-        return [table for offset, table in state.holders() if offset < needed]
+        return [table for offset, table in sorted(state.holders()) if offset < needed]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from copy import copy
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
 from cordwood.errors import CordwoodError, Fenced, Timeout, Unavailable
 from cordwood.wal.data_log import DataLog
+from cordwood.wal.marks import Mark, fail, in_time
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.opened import Snapshotted
-from cordwood.wal.snapshot import parts_of
+from cordwood.wal.snapshot import snapshot_of
 from cordwood.wal.writer import Writer
 
 SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
@@ -33,15 +34,6 @@ RETRY_SECONDS: Final = 5.0
 """A snapshot that was due and failed is tried again after this time, at the next write or mark."""
 
 _LOGGER = logging.getLogger("cordwood")
-
-T = TypeVar("T")
-
-
-class Mark(NamedTuple):
-    table: int
-    through: int
-    dropped: bool
-    future: asyncio.Future[None]
 
 
 class Keeper:
@@ -84,14 +76,14 @@ class Keeper:
         future: asyncio.Future[None] = self._loop.create_future()
         self._marks.append(Mark(table, through, dropped, future))
         self._run_soon()
-        await self._in_time(future, timeout, f"a mark of table {table}")
+        await in_time(self._data.region, future, timeout, f"a mark of table {table}")
 
     async def snapshot(self, timeout: float | None) -> Snapshotted:
         """Write one of the state as it is when its turn comes."""
         future: asyncio.Future[Snapshotted] = self._loop.create_future()
         self._snapshots.append(future)
         self._run_soon()
-        return await self._in_time(future, timeout, "a snapshot")
+        return await in_time(self._data.region, future, timeout, "a snapshot")
 
     async def close(self) -> None:
         """After the writer: leave a snapshot of what is new, so that the next open has nothing to read."""
@@ -136,7 +128,7 @@ class Keeper:
         except Exception as failed:
             error = self._cordwood_error(failed)
             for mark in marks:
-                _fail(mark.future, error)
+                fail(mark.future, error)
             return
         state = self._data.state
         for mark in marks:
@@ -157,7 +149,7 @@ class Keeper:
             self.failure = error = self._cordwood_error(failed)
             self._not_before = self._loop.time() + RETRY_SECONDS
             for future in waiting:
-                _fail(future, error)
+                fail(future, error)
             if not waiting and not isinstance(error, Fenced):
                 _LOGGER.warning("region %d in %s: a snapshot failed: %s", self._data.region, self._meta.log.name, error)
             return
@@ -167,13 +159,11 @@ class Keeper:
 
     async def _snapshot(self) -> Snapshotted:
         self.check_owner()
-        state = self._data.state
         self._number += 1
-        parts = parts_of(state, self._data.owner, self._number, self._record_bytes_max)
-        done = Snapshotted(parts[0].high_watermark, parts[0].trim_target)
-        seen = state.writes, state.bytes
-        first, *_ = [await self._append(part) for part in parts]
-        self._snapshot_writes, self._snapshot_bytes = seen
+        made = await snapshot_of(self._data.state, self._data.owner, self._number, self._record_bytes_max)
+        done = Snapshotted(made.high_watermark, made.trim_target)
+        first, *_ = [await self._append(part) for part in made.parts()]
+        self._snapshot_writes, self._snapshot_bytes = made.writes, made.bytes
         self._meta.snapshot_offset = done.high_watermark
         self._marks_since = 0
         self.failure = None
@@ -230,22 +220,3 @@ class Keeper:
         found = Unavailable(f"{self._meta.log.name}: an append failed: {error!r}", outcome="unknown")
         found.__cause__ = error
         return found
-
-    async def _in_time(self, future: asyncio.Future[T], timeout: float | None, what: str) -> T:
-        try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError as error:
-            if isinstance(error, CordwoodError):
-                raise
-            raise Timeout(
-                f"region {self._data.region}: {what} took more than {timeout} s: it may become durable",
-                outcome="unknown",
-            ) from error
-
-
-def _fail(future: asyncio.Future[T], error: CordwoodError) -> None:
-    if not future.done():
-        own = copy(error)  # each caller raises its own: a shared one would collect everybody's tracebacks
-        own.__cause__ = error.__cause__ or error
-        future.set_exception(own)

@@ -1,7 +1,8 @@
-"""What the records of a meta log come to: who owns it, all marks, and the last snapshot. Pure."""
+"""What the records of a meta log come to: who owns it, all marks, and the last snapshot. Without I/O."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from cordwood.wal.codec import NOBODY
@@ -59,7 +60,7 @@ class MetaFold:
         if self.snapshot is None or record.high_watermark >= self.snapshot[0].high_watermark:
             self.snapshot = [parts[part] for part in sorted(parts)]
 
-    def mark(self, state: RegionState) -> None:
+    async def mark(self, state: RegionState) -> None:
         """Fold all marks into a state, those of the snapshot too: it may be newer than the one that the state is of."""
         for table, through in self.marks.items():
             state.mark(table, through)
@@ -73,3 +74,4 @@ class MetaFold:
                     state.mark(table, next_ - 1, dropped=True)
                 elif through:
                     state.mark(table, through)
+            await asyncio.sleep(0)  # a part may have thousands of tables

@@ -22,7 +22,7 @@ class Owning:
     @property
     def failure(self) -> CordwoodError | None:
         """Why something in the background failed, and has not gone well since."""
-        return (self.rounds and self.rounds.failure) or self.keeper.failure
+        return (self.rounds and self.rounds.failure) or self.cleaner.failure or self.keeper.failure
 
     async def close(self) -> None:
         if self.rounds is not None:

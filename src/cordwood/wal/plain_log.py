@@ -92,31 +92,42 @@ class PlainMeta:
 
     snapshot_offset = 0  # an open reads the data log
 
-    def __init__(self, log: Log, region: int, codec: PlainCodec) -> None:
+    def __init__(
+        self, log: Log, region: int, codec: PlainCodec, begins_whole: Callable[[StoredBatch], bool] = lambda batch: True
+    ) -> None:
+        """`begins_whole`: whether nothing is missing before the first batch of a log that was trimmed."""
         self.log = log
+        self.codec = codec
         self.known: dict[int, Known] = {}
-        self.end = 0
+        self.start = self.end = 0
         self._region = region
-        self._codec = codec
+        self._begins_whole = begins_whole
 
     async def read(self) -> None:
         """All of it, to the end as of now. That it is empty, or was emptied, is no error: the data log is there."""
         self.known = {}
         try:
-            start, self.end = await self.log.bounds()
+            self.start, self.end = await self.log.bounds()
         except NotFound:
-            start = self.end = 0
-        if start == self.end > 0:
+            self.start = self.end = 0
+        if self.start == self.end > 0:
             _LOGGER.warning(
                 "%s was emptied: tables are made from the data log, deleted logs may come back", self.log.name
             )
-        if start == self.end:
+        if self.start == self.end:
             return
-        async with self.log.read(start, self.end) as reader:
+        async with self.log.read(self.start, self.end) as reader:
             async for batch in reader:
+                if batch.offsets[0] == self.start > 0 and not self._begins_whole(batch):
+                    _LOGGER.warning(
+                        "%s was cut before offset %d: deleted logs may come back, and numbers of tables without logs",
+                        self.log.name,
+                        self.start,
+                    )
                 for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
-                    for known in self._codec.decode_meta(key, value, self._region, self.log.name, offset):
+                    for known in self.codec.decode_meta(key, value, self._region, self.log.name, offset):
                         self._fold(known)
+                await asyncio.sleep(0)
 
     def _fold(self, new: Known) -> None:
         old = self.known.get(new.table, new)
@@ -183,9 +194,11 @@ class ReadingCodec:
         self._codec = codec
 
     async def read(self, logs: RegionLogs) -> Opened:
-        data = PlainLog(logs.data, logs.region, self._codec)
-        meta = PlainMeta(logs.meta, logs.region, self._codec)
+        data, meta = self._logs(logs)
         return Opened(data, meta, await restore_plain(data, meta))
 
     async def own(self, logs: RegionLogs) -> Opened:
         raise NotImplementedError("a codec that only reads")
+
+    def _logs(self, logs: RegionLogs) -> tuple[PlainLog, PlainMeta]:
+        return PlainLog(logs.data, logs.region, self._codec), PlainMeta(logs.meta, logs.region, self._codec)

@@ -49,7 +49,7 @@ class Region:
         self._read_again = read_again
         self._refusal = refusal
         self._closed = False
-        self._table_reads = TableReads(lambda start, stop: self._reader(_place_at(self._data, start), stop, Wanted()))
+        self._table_reads = TableReads(self._scan, self._end)
 
     async def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
         """Write logs of one table, all or none of them, and return their sequence numbers once they are durable.
@@ -104,13 +104,13 @@ class Region:
         ```
         """
         self._check_open()
-        return self._reader(_first_place(self._data), self._data.end, Wanted())
+        return self._reader(_first_place(self._data), self._data.end)
 
     def read(self, table: int, start: int = 1, stop: int | None = None) -> RegionReader:
         """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
 
-        What is marked deleted is left out. Readers of several tables that its owner has open at once share one way
-        through the log: none of them waits for another one.
+        On a read-only connection it is to the end at the first step. What is marked deleted is left out. Readers of
+        several tables that are open at once share one way through the log: none of them waits for another one.
 
         ```python
         async with region.read(42, start=2) as reader:
@@ -125,12 +125,11 @@ class Region:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
-        if self._owning is not None and self._owning.writer.fenced is None:
-            # All that is acked is applied here, and nobody else writes.
-            return self._table_reads.reader(Wanted(table, start, stop), found, state.next_offset)
-        # Nothing of it that is known here; what is written elsewhere, or on its way, may hold some.
-        place = _end_place(self._data) if found is None else _place_at(self._data, found)
-        return self._reader(place, self._data.end, Wanted(table, start, stop))
+        # For an owner: all that is acked is applied, and nobody else writes.
+        end = state.next_offset if self._owning is not None and self._usable() else self._data.end
+        # Nothing of it that is known here; what is written elsewhere may hold some.
+        begin = state.next_offset if found is None else found
+        return self._table_reads.reader(Wanted(table, start, stop), begin, end)
 
     async def recover(
         self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
@@ -149,11 +148,10 @@ class Region:
         if concurrency < 1:
             raise InvalidInput(f"concurrency is {concurrency}: at least 1 table is applied at a time")
         data = self._data
-        end = data.end
-        stop = (await data.log.bounds())[1] if end is None else end
+        stop = await self._end() if data.end is None else data.end
 
         def scan(start: int | None) -> LogReader:
-            return self._reader(_first_place(data) if start is None else _place_at(data, start), stop, Wanted())
+            return self._reader(_first_place(data) if start is None else _place_at(data, start), stop)
 
         return await Recovery(scan, apply, tables).run(concurrency)
 
@@ -236,7 +234,7 @@ class Region:
         """
         self._check_open()
         state = self._data.state
-        oldest, table = next(iter(state.holders()), (None, None))
+        oldest, table = min(state.holders(), default=(None, None))
         own = self._owning
         return RegionStats(
             tables=sum(not meta.dropped for meta in state.table_states.values()),
@@ -279,8 +277,16 @@ class Region:
     def _usable(self) -> bool:
         return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
 
-    def _reader(self, place: Place, stop: int | None, wanted: Wanted) -> LogReader:
-        return LogReader(self._data.log, place, wanted, stop, self._start_over)
+    def _reader(self, place: Place, stop: int | None) -> LogReader:
+        return LogReader(self._data.log, place, Wanted(), stop, self._start_over)
+
+    def _scan(self, start: int, stop: int) -> LogReader:
+        """From a write that counts, or from where the state ends: there no write needs to be."""
+        data = self._data
+        return self._reader(_end_place(data) if start == data.state.next_offset else _place_at(data, start), stop)
+
+    async def _end(self) -> int:
+        return (await self._data.log.bounds())[1]
 
     async def _start_over(self, trimmed: Trimmed) -> Place:
         """R16: where to go on reading after a trim."""

@@ -58,7 +58,7 @@ async def take_over(data: DataLog, meta: MetaLog) -> Restored:
             continue  # by the earlier owner, between the two
         # R12: data first, so that the id is known; and what the earlier owner still marked is read up to our record.
         await meta.claim(data.owner, data.session, data.who, anew=found.shortened)
-        meta.fold.mark(data.state)
+        await meta.fold.mark(data.state)
         return found
     raise _never_still(data)
 
@@ -72,10 +72,10 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
         data.state = RegionState(start, Fence(start), forgetful=start > 0 or shortened)
         if start < end:
             await data.catch_up()
-        meta.fold.mark(data.state)
+        await meta.fold.mark(data.state)
         return Restored({}, shortened, shortened or meta.cut)
-    known = state_of(parts)
-    meta.fold.mark(known)
+    known = await state_of(parts)
+    await meta.fold.mark(known)
     if not shortened and meta.fold.snapshot is not None and start <= parts[0].trim_target:
         data.state = known
         if known.next_offset < end:

@@ -21,6 +21,8 @@ _META_VALUE = Struct(">BQ")
 _VERSION_BYTE = bytes([VERSION])
 
 KEY_BYTES: Final = _LOG_KEY.size
+ALL_MARKS: Final = ("cordwood", b"all marks")
+"""A header of the first record where all marks were written once more. It is ours: others read keys and values."""
 
 
 class RfcCodec:

@@ -24,7 +24,7 @@ class Rounds:
 
     def __init__(self, cleaner: Cleaner, name: str, every: float, bytes_max: int, flush: Flush | None) -> None:
         self.failure: CordwoodError | None = None
-        """Why the last round failed; None: it did not."""
+        """What `flush` raised when it was asked last; None: nothing, or there is nothing to ask for any more."""
         self._cleaner = cleaner
         self._name = name
         self._every = every
@@ -47,36 +47,41 @@ class Rounds:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while not self._closed and not isinstance(self.failure, Fenced):
+        while not self._closed and not isinstance(self._cleaner.failure, Fenced):  # its next write says so
             await asyncio.sleep(self._every)
             try:
                 await self._round()
-                self.failure = None
+            except Fenced:
+                continue
             except Exception as error:
-                self.failure = self._noted(error)
+                _LOGGER.warning(
+                    "%s: a round of cleaning failed, the next one is in %g s: %s", self._name, self._every, error
+                )
 
     async def _round(self) -> None:
         await self._cleaner.clean()
         tables = self._cleaner.holding_back(self._bytes_max)
         if tables and self._flush is not None:
-            await self._flush(tables)
+            await self._ask_for(tables, self._flush)
             if not self._closed:
                 await self._cleaner.clean()
-        elif tables and tables != self._warned_of:
-            shown = ", ".join(map(str, tables[:TABLES_SHOWN_MAX]))
-            _LOGGER.warning(
-                "%s is larger than %d bytes: %d tables hold it back: mark what they have flushed: %s",
-                self._name, self._bytes_max, len(tables), shown,
-            )  # fmt: skip
+        else:
+            self.failure = None
+            if tables and tables != self._warned_of:
+                shown = ", ".join(map(str, tables[:TABLES_SHOWN_MAX]))
+                _LOGGER.warning(
+                    "%s is larger than %d bytes: %d tables hold it back: mark what they have flushed: %s",
+                    self._name, self._bytes_max, len(tables), shown,
+                )  # fmt: skip
         self._warned_of = tables
 
-    def _noted(self, error: Exception) -> CordwoodError:
-        if not isinstance(error, CordwoodError):
-            found = Unavailable(f"{self._name}: on_flush_needed raised {error!r}")
-            found.__cause__ = error
-            error = found
-        if not isinstance(error, Fenced):  # its next write says so
-            _LOGGER.warning(
-                "%s: a round of cleaning failed, the next one is in %g s: %s", self._name, self._every, error
-            )
-        return error
+    async def _ask_for(self, tables: list[int], flush: Flush) -> None:
+        """Whatever it raises is kept and told: nobody else would see it."""
+        try:
+            await flush(tables)
+        except Exception as error:
+            self.failure = Unavailable(f"{self._name}: on_flush_needed raised {error!r}")
+            self.failure.__cause__ = error
+            _LOGGER.warning("%s, the next round is in %g s", self.failure, self._every, exc_info=error)
+        else:
+            self.failure = None

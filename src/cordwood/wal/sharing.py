@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from cordwood.wal.reader import LogReader, RegionReader, TableLogs, Wanted
@@ -21,15 +21,17 @@ StartScan: TypeAlias = "Callable[[int, int], LogReader]"
 
 
 class TableReads:
-    """The readers of single tables of one region that are open in its owner."""
+    """The readers of single tables of one region that are open."""
 
-    def __init__(self, start_scan: StartScan) -> None:
+    def __init__(self, start_scan: StartScan, find_end: Callable[[], Awaitable[int]]) -> None:
         self._start_scan = start_scan
+        self._find_end = find_end
+        self._looking = asyncio.Lock()
         self._scans: list[_Scan] = []
         self._hungry: dict[TableReader, None] = {}  # those that wait for a scan, in the order of their coming
 
-    def reader(self, wanted: Wanted, start: int | None, stop: int) -> TableReader:
-        """Of one table, from the offset of a write that counts on; None: there is nothing to read."""
+    def reader(self, wanted: Wanted, start: int, stop: int | None) -> TableReader:
+        """Of one table, from an offset on at which a scan may start; `stop` None: to where the log ends then."""
         return TableReader(self, wanted, start, stop)
 
     async def scan_for(self, reader: TableReader) -> None:
@@ -37,23 +39,40 @@ class TableReads:
         self._hungry[reader] = None
         try:
             await asyncio.sleep(0)  # those that are asked in the same turn of the loop begin together
+            if reader.stop is None:
+                await self._look_for_the_end()
             if reader.scan is None and not reader.ended:
                 self._start_or_join(reader)
         finally:
             self._hungry.pop(reader, None)
+
+    async def _look_for_the_end(self) -> None:
+        """One look for all that wait: with the same end they can share a scan."""
+        async with self._looking:
+            if any(each.stop is None for each in self._hungry):
+                end = await self._find_end()
+                for each in self._hungry:
+                    if each.stop is None:
+                        each.ends_at(end)
 
     def ended(self, scan: _Scan) -> None:
         if scan in self._scans:
             self._scans.remove(scan)
 
     def _start_or_join(self, reader: TableReader) -> None:
+        stop = reader.stop
+        assert stop is not None
         for scan in self._scans:
-            if scan.reader.offset <= reader.start and scan.stop >= reader.stop:
+            if scan.reader.offset <= reader.start and scan.stop >= stop:
                 scan.join(reader)
                 return
-        together = [each for each in self._hungry if each.scan is None and each.stop <= reader.stop]
+        together = [
+            each
+            for each in self._hungry
+            if each.scan is None and not each.ended and each.stop is not None and each.stop <= stop
+        ]
         first = min(each.start for each in together)
-        scan = _Scan(self, self._start_scan(first, reader.stop), reader.stop)
+        scan = _Scan(self, self._start_scan(first, stop), stop)
         self._scans.append(scan)
         for each in together:
             scan.join(each)
@@ -112,14 +131,15 @@ class _Scan:
 class TableReader(RegionReader):
     """The logs of one table."""
 
-    def __init__(self, reads: TableReads, wanted: Wanted, start: int | None, stop: int) -> None:
+    def __init__(self, reads: TableReads, wanted: Wanted, start: int, stop: int | None) -> None:
         assert wanted.table is not None
         self.table = wanted.table
-        self.start = stop if start is None else start
-        """Where it goes on: a write that counts, of which it may have been given some."""
+        self.start = start
+        """Where it goes on: where it began, or at a write that counts, of which it may have been given some."""
         self.stop = stop
+        """None until it is known."""
         self.scan: _Scan | None = None
-        self.ended = self.start >= stop
+        self.ended = stop is not None and start >= stop
         self._reads = reads
         self._wanted = wanted
         self._ready: deque[TableLogs] = deque()
@@ -153,7 +173,7 @@ class TableReader(RegionReader):
         wanted = self._wanted
         if logs.offset <= self._taken_to:
             return
-        if logs.offset >= self.stop:
+        if self.stop is not None and logs.offset >= self.stop:
             self.end()
             return
         part = wanted.part(logs, logs.sequences.start)
@@ -172,6 +192,10 @@ class TableReader(RegionReader):
         self._ready.append(part)
         self._size += part.weight
         self.start = self._taken_to = logs.offset
+
+    def ends_at(self, stop: int) -> None:
+        self.stop = stop
+        self.ended = self.ended or self.start >= stop
 
     def end(self) -> None:
         """There is nothing more for it."""

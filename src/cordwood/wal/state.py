@@ -7,7 +7,7 @@ matter, and a mark that is applied twice changes nothing.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
@@ -113,6 +113,8 @@ class RegionState:
     deleted: dict[int, int] = field(default_factory=dict)
     """Through which number logs are deleted, of tables that have such."""
     table_states: dict[int, TableState] = field(default_factory=dict)
+    before_change: Callable[[int], None] | None = None
+    """R13: told of each table that is about to change, while a snapshot is made of what they are."""
 
     def apply(self, offset: int, record: DataRecord) -> bool:
         """Take in the next record of the data log; whether it counts."""
@@ -126,6 +128,8 @@ class RegionState:
         self.next_offset = offset + 1
         if not self.fence.takes_write(owner, logs, count):
             return False
+        if self.before_change is not None:
+            self.before_change(table)
         meta = self.table_of(table)
         meta.high_watermark = offset + 1
         if meta.deleted_through + 1 < first < meta.next_sequence:
@@ -143,6 +147,8 @@ class RegionState:
 
     def mark(self, table: int, through: int, *, dropped: bool = False) -> None:
         """Logs of a table up to this number are deleted; `dropped`: the table, with all its logs up to it."""
+        if self.before_change is not None:
+            self.before_change(table)
         meta = self.table_of(table)
         meta.mark(through, dropped)
         self.deleted[table] = meta.deleted_through
@@ -173,9 +179,9 @@ class RegionState:
             return None
         return meta.mapping[max(0, bisect_right(meta.mapping, sequence, key=_number) - 1)][1]
 
-    def holders(self) -> list[tuple[int, int]]:
-        """(offset of its oldest live log, table) of each table that has one, the oldest first."""
-        return sorted((meta.mapping[0][1], table) for table, meta in self.table_states.items() if meta.mapping)
+    def holders(self) -> Iterator[tuple[int, int]]:
+        """(offset of its oldest live log, table) of each table that has one."""
+        return ((meta.mapping[0][1], table) for table, meta in self.table_states.items() if meta.mapping)
 
     @property
     def oldest_live(self) -> int | None:
@@ -184,9 +190,8 @@ class RegionState:
 
     @property
     def trim_target(self) -> int:
-        """What lies before it is not needed any more. The last record is: R15, it carries the running count."""
-        oldest = self.oldest_live
-        return max(0, self.next_offset - 1) if oldest is None else oldest
+        """What lies before it is not needed any more."""
+        return trim_target(self.oldest_live, self.next_offset)
 
     def bytes_from(self, offset: int) -> int:
         """About how many bytes lie from there on: not less than do."""
@@ -210,6 +215,11 @@ class RegionState:
     def all_tables(self) -> Iterator[tuple[int, TableState]]:
         """Dropped ones too, by id."""
         return iter(sorted(self.table_states.items()))
+
+
+def trim_target(oldest_live: int | None, next_offset: int) -> int:
+    """The oldest live log is needed, and so is the last record: R15, it carries the running count."""
+    return max(0, next_offset - 1) if oldest_live is None else oldest_live
 
 
 def thinned(entries: list[tuple[int, int]], place: itemgetter[int]) -> list[tuple[int, int]]:

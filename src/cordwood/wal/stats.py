@@ -41,4 +41,4 @@ class RegionStats:
     lost: Mapping[int, range]
     """What was missing at the opening: numbers by table, as far as they are known."""
     failure: CordwoodError | None
-    """Why the last snapshot or the last round of cleaning failed; None: it did not."""
+    """Why the last snapshot, clean or call of `on_flush_needed` failed; None: it did not."""

@@ -75,7 +75,7 @@ class Wal:
         self._read_only = read_only
         self._opened_region = opened
         self._regions: dict[int, Region] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[int, asyncio.Lock] = {}
         self._closed = False
 
     async def regions(self, *, timeout: float | None = None) -> list[int]:
@@ -124,12 +124,17 @@ class Wal:
 
     async def _open(self, id: int, create: bool, timeout: float) -> Region:
         try:
-            async with asyncio.timeout(timeout), self._opening:
+            # One at a time for a region, and none waits for another region's log.
+            async with asyncio.timeout(timeout), self._opening.setdefault(id, asyncio.Lock()):
                 self._check_open()
                 region = self._regions.get(id)
                 if region is None or not region._usable():
-                    region = self._regions[id] = await self._opened(id, create, timeout)
+                    region = await self._opened(id, create, timeout)
                     self._opened_region(region)
+                    if self._closed:  # meanwhile
+                        await region.close()
+                    self._check_open()
+                    self._regions[id] = region
                 return region
         except TimeoutError as error:
             if isinstance(error, CordwoodError):

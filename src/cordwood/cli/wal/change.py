@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 from cordwood.client import Client
 from cordwood.errors import InvalidInput, NotFound
-from cordwood.wal import Opening
 
 from ..log.lines import LineBatches
 from ..options import wants_json
 from ..output import flush, print_json, print_table, size_of
 from ..progress import Progress
+from .region import opened
 
 _LOG_BYTES = 4  # what a log takes in a write besides its payload
 _LINE_BYTES_MAX = 1024 * 1024
@@ -20,7 +20,7 @@ _LINE_BYTES_MAX = 1024 * 1024
 
 async def write(cw: Client, args: argparse.Namespace) -> None:
     writer = _Writer(args)
-    async with _region(cw, args, create=True) as region:
+    async with opened(cw, args, create=True) as region:
         try:
             if args.payloads:
                 writer.note(await region.write(args.table, [os.fsencode(payload) for payload in args.payloads]))
@@ -32,7 +32,7 @@ async def write(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def mark(cw: Client, args: argparse.Namespace) -> None:
-    async with _region(cw, args, create=False) as region:
+    async with opened(cw, args) as region:
         if args.table not in region.tables():
             raise NotFound(f"region {args.region} of {args.name!r} has no table {args.table}")
         await region.mark_deleted(args.table, through=args.through)
@@ -45,7 +45,7 @@ async def mark(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def clean(cw: Client, args: argparse.Namespace) -> None:
-    async with _region(cw, args, create=False) as region:
+    async with opened(cw, args) as region:
         before = region.stats()
         await region.clean()
         after = region.stats()
@@ -55,11 +55,6 @@ async def clean(cw: Client, args: argparse.Namespace) -> None:
     print(f"trimmed to offset {after.trimmed_to}, from {before.trimmed_to}")
     if after.held_by is not None:
         print(f"{size_of(after.bytes)} are left, since table {after.held_by} has live logs there")
-
-
-def _region(cw: Client, args: argparse.Namespace, *, create: bool) -> Opening:
-    # Nothing runs in the background: the command is over before it would.
-    return cw.wal(args.name, codec=args.codec, layout=args.layout, clean_every=None).region(args.region, create=create)
 
 
 async def _lines() -> AsyncIterator[list[bytes]]:

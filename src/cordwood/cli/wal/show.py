@@ -10,6 +10,7 @@ from cordwood.wal import RegionReader, TableLogs
 
 from ..options import wants_json
 from ..output import Table, json_line, json_of, print_json, print_table, size_of, text_of
+from .region import opened
 
 Rows: TypeAlias = "list[tuple[int, bytes | None]]"
 """Sequence numbers and payloads."""
@@ -27,7 +28,7 @@ async def regions(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def tables(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
+    async with opened(cw, args) as region:
         found, stats = region.tables(), region.stats()
     if wants_json(args):
         for table, meta in found.items():
@@ -58,12 +59,12 @@ async def tables(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def read(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
+    async with opened(cw, args) as region:
         await _print_logs(region.read(args.table, args.start, args.stop), args)
 
 
 async def replay(cw: Client, args: argparse.Namespace) -> None:
-    async with cw.wal(args.name, codec=args.codec, layout=args.layout).region(args.region, create=False) as region:
+    async with opened(cw, args) as region:
         await _print_logs(region.replay(), args)
 
 

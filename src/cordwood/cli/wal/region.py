@@ -1,0 +1,23 @@
+"""The region that a verb is about."""
+
+import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cordwood.client import Client
+from cordwood.errors import NotFound
+from cordwood.wal import Region
+
+
+@asynccontextmanager
+async def opened(cw: Client, args: argparse.Namespace, *, create: bool = False) -> AsyncIterator[Region]:
+    # Nothing runs in the background: the command is over before it would.
+    wal = cw.wal(args.name, codec=args.codec, layout=args.layout, clean_every=None)
+    try:
+        region = await wal.region(args.region, create=create)
+    except NotFound:
+        raise NotFound(
+            f"write-ahead log {args.name!r} has no region {args.region}: `cordwood wal regions {args.name}` lists them"
+        ) from None
+    async with region:
+        yield region

@@ -1,0 +1,40 @@
+"""Marks under way, whatever their records look like: callers that wait for what one task appends."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from typing import NamedTuple, TypeVar
+
+from cordwood.errors import CordwoodError, Timeout
+
+T = TypeVar("T")
+
+
+class Mark(NamedTuple):
+    """Logs of a table up to a number are deleted; `dropped`: the table with them."""
+
+    table: int
+    through: int
+    dropped: bool
+    future: asyncio.Future[None]
+
+
+async def in_time(region: int, future: asyncio.Future[T], timeout: float | None, what: str) -> T:
+    """Wait for it; when the time is over it goes on without its caller."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await future
+    except TimeoutError as error:
+        if isinstance(error, CordwoodError):
+            raise
+        raise Timeout(
+            f"region {region}: {what} took more than {timeout} s: it may become durable", outcome="unknown"
+        ) from error
+
+
+def fail(future: asyncio.Future[T], error: CordwoodError) -> None:
+    if not future.done():
+        own = copy(error)  # each caller raises its own: a shared one would collect everybody's tracebacks
+        own.__cause__ = error.__cause__ or error
+        future.set_exception(own)
