@@ -63,7 +63,7 @@ def test_appends_of_each_log_keep_their_order_however_many_are_under_way(kafka: 
             TooLarge,
             r"record 1 .* 3,145,8\d\d .* 2,097,152",
         ),
-        (lambda topic: Part(topic, 0, Batch.of([b"x"], timestamps=[0])), InvalidInput, "a timestamp is 0"),
+        (lambda topic: Part(topic, 0, Batch.of([b"x"], timestamps=[0])), InvalidInput, "record 0 .* timestamp 0 ms"),
         (lambda topic: Part(topic, 0, Batch.of([])), InvalidInput, "the batch is empty"),
     ],
 )

@@ -7,6 +7,8 @@ from .cluster import SharedCluster
 from .record_size import first_too_large
 from .topics import TopicFacts, no_right_to_write
 
+TIMESTAMP_MIN = 1
+
 
 def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
     """What is known of a topic that has this partition, and that this user may write. Blocks."""
@@ -36,5 +38,9 @@ def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
     _, _, headers, stamps = batch.rows()
     if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
         raise InvalidInput(f"{log}: a header's name has a NUL in it, where librdkafka would cut it off")
-    if stamps is not None and 0 in stamps:
-        raise InvalidInput(f"{log}: a timestamp is 0, which means now to librdkafka: use 1 or more")
+    if stamps is not None and (earliest := min(stamps)) < TIMESTAMP_MIN:
+        index = stamps.tolist().index(earliest)
+        raise InvalidInput(
+            f"{log}: record {index} of the batch has the timestamp {earliest} ms, and the least on Kafka is"
+            f" {TIMESTAMP_MIN}: librdkafka would take it for none, and set the time of the append"
+        )
