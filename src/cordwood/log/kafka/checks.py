@@ -1,13 +1,43 @@
 """What is checked of an append before any of it is sent. Without a loop: for who has one, and who has none."""
 
+from typing import NamedTuple
+
 from cordwood.errors import InvalidInput, NotFound, TooLarge
 from cordwood.records import Batch
 
 from .cluster import SharedCluster
+from .producer import Sender
 from .record_size import first_too_large
 from .topics import TopicFacts, no_right_to_write
 
 TIMESTAMP_MIN = 1
+
+
+class Target(NamedTuple):
+    """Where a batch goes: what is known of its topic, and the client that writes it."""
+
+    facts: TopicFacts
+    sender: Sender
+
+
+def target_of(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
+    """The target of a batch that its log can take. Blocks.
+
+    A limit may have been raised since it was looked up: it is asked for again before a batch is refused by it.
+    """
+    try:
+        return _checked_target(cluster, topic, partition, batch)
+    except TooLarge:
+        cluster.forget(topic)
+        return _checked_target(cluster, topic, partition, batch)
+
+
+def _checked_target(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
+    facts = writable_topic(cluster, topic, partition)
+    check_batch(f"{topic}/{partition}", batch, facts)
+    sender = cluster.sender(facts.batch_bytes_max)
+    sender.meet(topic, facts.topic_id)
+    return Target(facts, sender)
 
 
 def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
