@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Self
 
 from cordwood.records import Batch, StoredBatch
 
@@ -70,7 +70,7 @@ class Log(ABC):
     topic: str
     partition: int
 
-    verifies: ClassVar[bool] = False
+    _verifies = False
     """Whether what it reads was checked, at that moment, against a checksum that was made when it was appended."""
 
     @property

@@ -128,5 +128,5 @@ def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int,
         views = [memoryview(value or b"") for value in values]
         starts, stops = repeat(0), map(len, views)
     places = batch.offsets
-    same = repeat(region), repeat(log.name), places, repeat(log.verifies)
+    same = repeat(region), repeat(log.name), places, repeat(log._verifies)
     return zip(places, map(decode_record, views, starts, stops, *same), strict=True)

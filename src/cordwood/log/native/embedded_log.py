@@ -26,7 +26,7 @@ T = TypeVar("T")
 class EmbeddedLog(Log):
     """One log of a connection to a folder."""
 
-    verifies = True
+    _verifies = True
 
     def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
