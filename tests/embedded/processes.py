@@ -49,10 +49,14 @@ class Program:
         self.process.wait(30)
 
 
+# Python 3.12 and newer warn of every fork of a process with threads, which is what some scripts are about.
+_FORKS = ("-W", "ignore:This process:DeprecationWarning")
+
+
 @contextmanager
 def program(script: str, folder: Path) -> Iterator[Program]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _PRELUDE + script, f"file:{folder}"],
+        [sys.executable, *_FORKS, "-c", _PRELUDE + script, f"file:{folder}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

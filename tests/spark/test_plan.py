@@ -6,14 +6,17 @@ from hypothesis import strategies as st
 
 import cordwood
 from cordwood import Batch
-from cordwood.log.native.folder import open_for_reading
+from cordwood.log.native.folder import Folder, open_for_reading
 from cordwood.log.native.plog import PlogId
 from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.cursor import View
 from cordwood.log.native.stream.gate import Durable
+from cordwood.pipeline.source import folder as folder_module
 from cordwood.pipeline.source.folder import by_plogs
 from cordwood.pipeline.source.logs import Task
+from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.plan import at_least
+from cordwood.pipeline.source.reader import LogsReader
 from tests.spark.conftest import Load, plan
 
 MIB = 1024 * 1024
@@ -106,3 +109,23 @@ def test_spark_gets_small_plogs_merged_and_more_tasks_if_it_asks(load: Load) -> 
     many = load(topic="events", minPartitions="7")
     assert plan(many) == 7
     assert sorted(row.offset for row in many.collect()) == list(range(60))
+
+
+@pytest.mark.parametrize("partitions", [1, 30])
+def test_a_plan_opens_the_folder_as_often_however_many_logs_there_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    with cordwood.sync.connect(folder) as cw:
+        cw.create_topic("events", partitions=partitions)
+        for partition in range(partitions):
+            cw.log("events", partition).append(Batch.of([b"x"]))
+    openings = []
+
+    def counted(path: Path) -> Folder:
+        openings.append(path)
+        return open_for_reading(path)
+
+    monkeypatch.setattr(folder_module, "open_for_reading", counted)
+    plan = LogsReader(ReadOptions.of({"url": f"file:{folder}", "topic": "events"})).partitions()
+    assert len(plan) == partitions
+    assert len(openings) == 2

@@ -278,6 +278,18 @@ class TestWhatIsLost:
         append(events, 2)
         assert ranges(reader, end, reader.latestOffset(end, ALL)) == [("events/0", 0, 2)]
 
+    def test_a_topic_that_the_query_is_told_to_read_no_more(
+        self, events: cordwood.sync.Client, folder: Path, start: dict[str, Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        events.create_topic("others")
+        append(events, 3, topic="others")
+        message = r"topic 'events' is in the checkpoint, but the query does not read it any more: .* is gone"
+        with pytest.raises(NotFound, match=message):
+            stream(folder, subscribe="others").latestOffset(start, ALL)
+        reader = self.lenient(folder, subscribe="others")
+        assert ranges(reader, start, reader.latestOffset(start, ALL)) == [("others/0", 0, 3)]
+        assert "is in the checkpoint" in caplog.text
+
     def test_a_topic_that_was_deleted_and_made_anew(
         self, events: cordwood.sync.Client, folder: Path, start: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -192,6 +192,7 @@ def test_a_log_is_not_overwritten(spark: SparkSession, events: Path) -> None:
     ("rows", "topic", "message"),
     [
         ("'x' as value", "missing", r"NotFound: topic 'missing' does not exist"),
+        ("'x' as value, 'a/b' as topic", None, r"InvalidInput: 'a/b' cannot name a topic"),
         ("'x' as value, if(id = 5, null, 'events') as topic", None, r"InvalidInput: the column 'topic' has a null"),
         (
             "'x' as value, 4 as partition",

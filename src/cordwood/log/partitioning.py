@@ -1,8 +1,13 @@
 """Which partition a key belongs to: as Kafka's Java client decides it, so that both agree on every topic."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from cordwood.records import Batch
+
+T = TypeVar("T")
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -35,16 +40,41 @@ _KNOWN_KEY_BYTES_MAX = 128
 
 
 def split_by_key(batch: Batch, partitions: int, keyless: int) -> dict[int, Batch]:
-    """The batch's records by partition, in their order; `keyless` is the partition of those without a key."""
+    """The batch's records by partition, in their order; `keyless` is the partition of those without a key.
+
+    Python is run for each distinct key; for each record only C is.
+    """
     if partitions == 1:
         return {0: batch}
-    places: dict[int, list[int]] = {}
-    for index, key in enumerate(batch.keys):
-        partition = keyless if key is None else partition_of(key, partitions)
-        places.setdefault(partition, []).append(index)
-    if len(places) == 1:
-        return {next(iter(places)): batch}
-    return {partition: _take(batch, indexes) for partition, indexes in sorted(places.items())}
+    values, keys, headers, timestamps = batch.rows()
+    if keys is None:
+        return {keyless: batch}
+    of_key = {key: keyless if key is None else partition_of(key, partitions) for key in set(keys)}
+    if len(set(of_key.values())) == 1:
+        return {of_key[keys[0]]: batch}
+    places = list(map(of_key.__getitem__, keys))
+    counts = Counter(places)
+    # Stable: the records of one partition keep their order.
+    order = sorted(range(len(places)), key=places.__getitem__)
+    values, keys = _taken(values, order), _taken(keys, order)
+    headers_taken = None if headers is None else _taken(headers, order)
+    timestamps_taken = None if timestamps is None else _taken(timestamps, order)
+    split: dict[int, Batch] = {}
+    start = 0
+    for partition in sorted(counts):
+        mine = slice(start, start + counts[partition])
+        split[partition] = Batch.of(
+            values[mine],
+            keys=keys[mine],
+            headers=headers_taken and headers_taken[mine],
+            timestamps=timestamps_taken and timestamps_taken[mine],
+        )
+        start = mine.stop
+    return split
+
+
+def _taken(rows: Iterable[T], order: Sequence[int]) -> list[T]:
+    return list(map(list(rows).__getitem__, order))
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -55,14 +85,3 @@ def partition_of(key: bytes, partitions: int) -> int:
     """
     hashed = _known_hash(key) if len(key) <= _KNOWN_KEY_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions
-
-
-def _take(batch: Batch, indexes: list[int]) -> Batch:
-    values, keys, headers = list(batch.values), list(batch.keys), batch.headers
-    timestamps = batch.timestamps
-    return Batch.of(
-        [values[i] for i in indexes],
-        keys=[keys[i] for i in indexes],
-        headers=[headers[i] for i in indexes],
-        timestamps=None if timestamps is None else [timestamps[i] for i in indexes],
-    )

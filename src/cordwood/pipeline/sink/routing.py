@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from cordwood.errors import InvalidInput, NotFound
 from cordwood.log.partitioning import partition_of
+from cordwood.log.topics import checked_topic_name
 
 
 class Topic(Protocol):
@@ -64,7 +65,7 @@ class Router(Generic[T]):
 
     def _found(self, name: str) -> T:
         if name not in self._known:
-            self._known[name] = self._look_up(name)
+            self._known[name] = self._look_up(checked_topic_name(name))
         return self._known[name]
 
     def _by_partition(self, topic: T, rows: pa.RecordBatch) -> Iterator[Part[T]]:

@@ -29,6 +29,8 @@ class FolderLogs:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._views: dict[tuple[str, int], View] = {}
+        """What `bounds` saw last, by id of the topic and partition: looking again, log by log, reads all each time."""
 
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
         with self._opened() as folder:
@@ -38,6 +40,8 @@ class FolderLogs:
     def bounds(self, topics: Sequence[Topic]) -> dict[LogName, Bounds]:
         with self._opened() as folder:
             views = {log: source.view() for log, source in _sources(folder, topics)}
+        ids = {topic.name: topic.id for topic in topics}
+        self._views = {(ids[log.topic], log.partition): view for log, view in views.items()}
         return {log: Bounds(view.start, view.durable.next_offset) for log, view in views.items()}
 
     def offsets_at(self, topics: Sequence[Topic], timestamp_ms: int) -> dict[LogName, int]:
@@ -45,8 +49,11 @@ class FolderLogs:
             return {log: offset_at(source, timestamp_ms) for log, source in _sources(folder, topics)}
 
     def split(self, task: Task) -> Iterator[Task]:
-        with self._opened() as folder:
-            yield from by_plogs(task, _source(folder, task).view())
+        view = self._views.get((task.topic_id, task.partition))
+        if view is None:
+            with self._opened() as folder:
+                view = _source(folder, task).view()
+        return by_plogs(task, view)
 
     def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
         with self._opened() as folder:

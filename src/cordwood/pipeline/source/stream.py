@@ -138,7 +138,12 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, id in before.ids.items():
             if until.ids.get(name) == id:
                 continue
-            what = "was deleted and made anew" if name in until.ids else "does not exist any more"
+            if name in until.ids:
+                what = "was deleted and made anew"
+            elif not selection(self._options)(name):
+                what = "is in the checkpoint, but the query does not read it any more"
+            else:
+                what = "does not exist any more"
             read = ", ".join(f"{log} up to {offset}" for log, offset in before.offsets.items() if log.topic == name)
             text = f"topic {name!r} {what}: what followed where it was read to ({read}) is gone"
             self._losses.report(NotFound(f"{text}; {GO_ON}"))
