@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import cordwood
+from cordwood import Unavailable
+from cordwood.log.native.embedded_log import EmbeddedLog
 from cordwood.testing.kafka import Broker
 from tests.cli.conftest import Command, Start
 
@@ -138,6 +140,20 @@ def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
     assert run("wal", "regions", "other").out == "write-ahead log 'other' has no regions\n"
     ran = run("wal", "read", "metrics", "7", "44")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+@pytest.mark.usefixtures("region")
+def test_a_log_that_refuses_to_be_trimmed_is_no_success(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(self: object, before: int, *, timeout: float | None = None) -> None:
+        raise Unavailable("trimming metrics_data_7/0: this user lacks rights on the topic")
+
+    assert run("wal", "mark", "metrics", "7", "42", "--through", "4").code == 0
+    with monkeypatch.context() as guarded:
+        guarded.setattr(EmbeddedLog, "trim", refuse)
+        ran = run("wal", "clean", "metrics", "7")
+    assert (ran.code, ran.out) == (1, "")
+    assert "cordwood: trimming metrics_data_7/0: this user lacks rights on the topic\n" in ran.err
+    assert run("wal", "clean", "metrics", "7").code == 0
 
 
 @pytest.mark.processes
