@@ -29,7 +29,7 @@ _BATCHES = 800
 _BATCH_RECORDS = 1000
 _MICRO_BATCH = 200_000
 _TASKS = 8  # what so many bytes of two partitions are split into
-_ROUNDS = 3
+_ROUNDS = 7
 
 
 class Ceiling(DataSource):

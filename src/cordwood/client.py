@@ -12,7 +12,13 @@ from typing import Any, Self
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.partitioning import split_by_key
-from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
+from cordwood.log.topics import (
+    checked_partition,
+    checked_partitions,
+    checked_retention,
+    checked_retention_bytes,
+    checked_topic_name,
+)
 from cordwood.records import Batch
 from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
 from cordwood.wal import OnFlushNeeded, Region, Wal
@@ -166,9 +172,8 @@ class Client:
         ```
         """
         self._check_open()
-        if partition < 0:
-            raise InvalidInput(f"partition {partition} of {topic!r}: partitions are numbered from 0")
-        return self._engine.log(checked_topic_name(topic), partition, timeout=self._timeout)
+        name = checked_topic_name(topic)
+        return self._engine.log(name, checked_partition(name, partition), timeout=self._timeout)
 
     def wal(
         self,

@@ -48,3 +48,13 @@ async def test_a_line_that_is_more_than_a_batch_goes_alone(tmp_path: Path) -> No
         [BATCH_BYTES + 5],
         [1],
     ]
+
+
+async def test_an_input_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(IsADirectoryError) as caught:
+            await LineBatches(folder, record_bytes=0, line_bytes_max=100).next()
+    finally:
+        os.close(folder)
+    assert caught.value.filename == "the input"

@@ -223,7 +223,7 @@ def test_an_output_that_takes_no_more_is_one_line(start: Start) -> None:
     with Path("/dev/full").open("wb") as full:
         reader = start("log", "read", "events", stdout=full)
         _, err = reader.communicate()
-    assert (reader.returncode, err) == (1, b"cordwood: No space left on device\n")
+    assert (reader.returncode, err) == (1, b"cordwood: the output: No space left on device\n")
 
 
 @pytest.mark.processes
@@ -242,3 +242,25 @@ async def test_a_reader_beside_a_writer_sees_what_is_acked(folder: Path, start: 
         out, _ = reader.communicate()
         assert (reader.returncode, json.loads(out)["value"]) == (0, "fresh")
         assert time.monotonic() - began < 10
+
+
+def test_what_a_terminal_cannot_show_is_escaped(start: Start) -> None:
+    for arguments in ((), ("--json",)):
+        reader = start("log", "read", "events", *arguments, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        out, err = reader.communicate(timeout=60)
+        assert (reader.returncode, err) == (0, b"")
+        assert (b"caf\\xe9" if not arguments else b"caf\\u00e9") in out
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_an_interrupt_ends_it_long_before_the_end_of_the_log(start: Start, follow: tuple[str, ...]) -> None:
+    with cordwood.sync.connect(os.environ["CORDWOOD_URL"]) as cw:
+        for _ in range(40):
+            cw.log("events").append(Batch.of([b"x" * 100] * 10_000))
+    reader = start("log", "read", "events", "--json", *follow)
+    assert reader.stdout is not None
+    lines = 1 if reader.stdout.readline() else 0
+    reader.send_signal(signal.SIGINT)
+    lines += len(reader.stdout.read().splitlines())
+    assert reader.wait(60) == 130
+    assert lines < 300_000

@@ -1,5 +1,6 @@
 import pytest
 
+from cordwood.log.kafka.checks import TIMESTAMP_MIN
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.records import Batch
 from cordwood.testing import LogConformance
@@ -10,8 +11,7 @@ class TestKafka(LogConformance):
     dense = True  # on topics that nobody compacts or writes with transactions
     atomic_batches = False  # records are checked one by one, and a crash may leave a prefix
     expected_offsets = False
-    timestamp_min = 1  # to librdkafka 0 is no time
-    topics_many = 100  # one small broker makes about 50 topics a second
+    timestamp_min = TIMESTAMP_MIN
 
     @pytest.fixture
     def url(self, kafka: Broker) -> str:

@@ -71,7 +71,7 @@ def test_make_says_the_same(tmp_path: Path) -> None:
 def test_without_the_extra(call: str) -> None:
     hide = "import importlib.util as u; find = u.find_spec; u.find_spec = lambda name: name != 'pyspark' and find(name)"
     line = last_line(f"{hide} or None\nfrom cordwood import pipeline\n{call}")
-    assert line == "ImportError: Spark needs pyspark, not installed here: pip install 'cordwood[spark]'"
+    assert line == "cordwood.errors.Unavailable: Spark needs pyspark, not installed here: pip install 'cordwood[spark]'"
 
 
 @pytest.mark.processes

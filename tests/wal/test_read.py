@@ -1,5 +1,7 @@
 """Reading a region: whole, and by table and range; beside its owner; and damaged."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -109,6 +111,28 @@ async def test_what_is_no_record_of_a_region_is_damage_with_its_place(cw: Client
         await cw.wal("metrics").region(7)
 
 
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_a_bit_that_turned_in_a_file_is_damage_with_its_place(cw: Client, tmp_path: Path) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(42, [b"wood that lies dry"])
+        _change_in_a_file(tmp_path, b"wood that lies dry", b"food that lies dry")
+        with pytest.raises(Corrupt, match=r"plog \S+ is damaged at byte \d+"):
+            await by_table(region)
+
+
+@pytest.mark.parametrize("engine", ["kafka"])
+async def test_a_record_with_a_wrong_crc_is_damage_with_its_place(cw: Client) -> None:
+    """A broker does not look at it, and a client by default not at the broker's."""
+    async with cw.wal("metrics").region(7) as region:
+        await region.write(42, [b"wood that lies dry"])
+        (batch,) = [batch async for batch in cw.log("metrics_data_7").read(1)]
+        (value,) = batch.values
+        assert value is not None
+        await cw.log("metrics_data_7").append(Batch.of([value.replace(b"wood", b"food")]))
+        with pytest.raises(Corrupt, match=r"metrics_data_7/0 at offset 2: the record's CRC is"):
+            await by_table(region)
+
+
 async def test_r15_of_a_region_that_was_cut_the_rest_is_there_and_no_number_comes_back(
     cw: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,3 +150,10 @@ async def test_r15_of_a_region_that_was_cut_the_rest_is_there_and_no_number_come
     async with cw.wal("metrics").region(7) as region:
         for table, last in ((42, 10), (43, 6), (44, 1)):
             assert (await region.write(table, [b"f"])).start > last
+
+
+def _change_in_a_file(folder: Path, old: bytes, new: bytes) -> None:
+    (file,) = [path for path in folder.rglob("*.plog") if old in path.read_bytes()]
+    with file.open("r+b") as damaged:
+        damaged.seek(file.read_bytes().index(old))
+        damaged.write(new)

@@ -19,7 +19,7 @@ from typing import Any, TextIO, TypeAlias
 from cordwood._version import __version__
 from cordwood.errors import CordwoodError, InvalidInput
 
-from .output import flush
+from .output import escape_what_cannot_be_shown, flush
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments) and return its exit code."""
     if sys.platform != "linux":
         return _fail(f"it runs on Linux only, and this is {sys.platform}", FAILED)
+    escape_what_cannot_be_shown()
     try:
         parser = command_parser()
         args = parser.parse_args(argv)
@@ -108,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as error:
         # A file that cannot be read, or an output that takes no more. The library itself raises CordwoodErrors.
         _drop(sys.stdout)
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error, FAILED)
+        return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", FAILED)
     return code
 
 

@@ -1,6 +1,7 @@
 """What a command prints: tables for people, JSON lines for machines."""
 
 import base64
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: 
     table = Table(columns, numbers)
     table.add(rows)
     table.flush()
+
+
+def escape_what_cannot_be_shown() -> None:
+    """A terminal may know ASCII only, and a name of a file may be no text at all: `\\u2205` is better than an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def flush() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import sys
 
 from cordwood.client import Client
-from cordwood.errors import InvalidInput
+from cordwood.errors import Conflict, InvalidInput
 from cordwood.log import TopicInfo
 
 from . import FAILED, Commands
@@ -92,14 +92,17 @@ async def _records(cw: Client, info: TopicInfo) -> int:
 
 
 async def _create(cw: Client, args: argparse.Namespace) -> None:
-    info = await cw.create_topic(
-        args.name,
-        partitions=args.partitions,
-        replication=args.replication,
-        retention=args.retention,
-        retention_bytes=args.retention_bytes,
-        exist_ok=args.exist_ok,
-    )
+    try:
+        info = await cw.create_topic(
+            args.name,
+            partitions=args.partitions,
+            replication=args.replication,
+            retention=args.retention,
+            retention_bytes=args.retention_bytes,
+            exist_ok=args.exist_ok,
+        )
+    except Conflict as error:
+        raise Conflict(f"topic {args.name!r} exists already: --exist-ok takes it as it is") from error
     if wants_json(args):
         print_json(_entry(info))
     else:

@@ -70,6 +70,9 @@ class Log(ABC):
     topic: str
     partition: int
 
+    _verifies = False
+    """Whether what it reads was checked, at that moment, against a checksum that was made when it was appended."""
+
     @property
     def name(self) -> str:
         """`topic/partition`."""

@@ -27,8 +27,8 @@ _SETTINGS = {
 def session(master: str = "local[*]", settings: Mapping[str, str] = _NO_SETTINGS) -> "SparkSession":
     """A Spark session in this process, or the one that it has; `settings` are Spark's own.
 
-    What is missing is said in one line before Spark starts: `ImportError` without the extra, `Unavailable` without
-    Java 17 or newer. Spark's Python processes run this interpreter, unless `PYSPARK_PYTHON` names another.
+    What is missing is said in one line before Spark starts: `Unavailable` without the extra, and without Java 17
+    or newer. Spark's Python processes run this interpreter, unless `PYSPARK_PYTHON` names another.
 
     ```python
     spark = pipeline.session("local[2]", {"spark.driver.memory": "2g"})
@@ -46,9 +46,9 @@ def session(master: str = "local[*]", settings: Mapping[str, str] = _NO_SETTINGS
 
 
 def require_pyspark() -> None:
-    """`ImportError`, in one line, if the extra is not installed."""
+    """`Unavailable`, in one line, if the extra is not installed."""
     if problem := pyspark_problem():
-        raise ImportError(problem)
+        raise Unavailable(problem)
 
 
 def pyspark_problem() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from cordwood.errors import Unavailable
 from cordwood.records.batch import Batch
 from cordwood.records.column import BinaryColumn
 from cordwood.records.headers import HeaderColumn
@@ -30,7 +31,7 @@ def _arrow() -> _Arrow:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise ImportError("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
+        raise Unavailable("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
     return _Arrow(pyarrow)
 
 
@@ -54,7 +55,8 @@ class _Arrow:
         self.schema = pa.schema(columns)
         self.stored_schema = pa.schema([*columns, ("offset", self.int64)])
         self.add = pa.compute.get_function("add")
-        self._grow(1024)
+        self._grow(8192)
+        self.ahead = range(0), self.numbers
 
     def _grow(self, count: int) -> None:
         """Columns that are the same in every batch, to be sliced: they are made once, not for each batch."""
@@ -100,5 +102,12 @@ class _Arrow:
     def _offsets(self, offsets: Any) -> Any:
         if not isinstance(offsets, range) or offsets.step != 1:
             return self.pa.array(offsets, self.int64)
-        # Arrow adds a thousand numbers in the time in which Python makes a hundred.
-        return self.add.call([self.numbers.slice(0, len(offsets)), self.pa.scalar(offsets.start, self.int64)])
+        # Who reads a log goes on where the last batch ended: the offsets of some batches are made at once.
+        known, numbers = self.ahead
+        first, count = offsets.start, len(offsets)
+        if first not in known or first + count > known.stop:
+            # Arrow adds a thousand numbers in the time in which Python makes a hundred.
+            numbers = self.add.call([self.numbers, self.pa.scalar(first, self.int64)])
+            known = range(first, first + len(numbers))
+            self.ahead = known, numbers
+        return numbers.slice(first - known.start, count)

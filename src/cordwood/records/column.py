@@ -123,8 +123,9 @@ class BinaryColumn(Sequence["bytes | None"]):
         >>> BinaryColumn.of([b"ab", b"c"]).nbytes
         15
         """
-        bitmap = 0 if self._validity is None else (self._length + 7) >> 3
-        return self.data_bytes + 4 * (self._length + 1) + bitmap
+        start, length, offsets = self._start, self._length, self._offsets
+        bitmap = 0 if self._validity is None else (length + 7) >> 3
+        return int(offsets[start + length] - offsets[start]) + 4 * (length + 1) + bitmap
 
     def buffers(self) -> tuple[memoryview | None, memoryview, memoryview]:
         """Validity bitmap (bit 1 = valid, lowest bit first; None: no nulls), int32 offsets, data; not copied.

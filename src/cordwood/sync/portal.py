@@ -86,12 +86,20 @@ class Portal:
             raise Unavailable(_ENDING, outcome="not_written") from error
 
     def _run(self) -> None:
-        # The runner cancels what is left, waits for it, and closes the loop.
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._until_stopped())
+        # Not asyncio's Runner: it starts a thread to wait for the loop's own ones, which a program that ends may not do
+        # (since Python 3.12). They have ended by then: `concurrent.futures` waits for them before `atexit` is called.
+        try:
+            self._loop.run_until_complete(self._until_stopped())
+        finally:
+            self._loop.close()
 
     async def _until_stopped(self) -> None:
         await self._stop_asked.wait()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 _lock = threading.Lock()

@@ -12,7 +12,11 @@ class TestMyEngine(LogConformance):
 ```
 """
 
-import pytest
+try:
+    import pytest
+    import pytest_asyncio  # noqa: F401  # not used here, but without it no test of the suite runs
+except ImportError as error:
+    raise ImportError("cordwood.testing needs pytest: pip install pytest pytest-asyncio") from error
 
 # Before the modules are imported: else a failed `assert` in them says nothing but its line.
 _THEMES = (

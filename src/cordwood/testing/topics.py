@@ -113,6 +113,20 @@ class Topics(UnderTest):
                 await cw.create_topic(topic, **options)
         assert await cw.topics(topic) == []
 
+    async def test_what_is_no_whole_number_is_refused_before_it_is_stored(self, cw: Client, topic: str) -> None:
+        wrong: list[dict[str, Any]] = [
+            {"partitions": 1.5},
+            {"partitions": "2"},
+            {"retention_bytes": 1.5},
+            {"retention": 7},
+        ]
+        for options in wrong:
+            with pytest.raises(TypeError):
+                await cw.create_topic(topic, **options)
+        assert await cw.topics(topic) == []
+        with pytest.raises(TypeError):
+            cw.log(topic, 0.5)  # type: ignore[arg-type]  # that is what is tested
+
     async def test_an_unknown_topic_is_not_found(self, cw: Client, topic: str) -> None:
         for call in (cw.topic, cw.delete_topic):
             with pytest.raises(NotFound):

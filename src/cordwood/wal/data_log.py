@@ -45,7 +45,7 @@ class DataLog(AppliedLog):
         self.who = who
 
     def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
-        return records_of(batch, self.region, self.log.name)
+        return records_of(batch, self.region, self.log)
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
@@ -113,7 +113,7 @@ class DataLog(AppliedLog):
             renews = self.owner
 
 
-def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int, DataRecord]]:
+def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int, DataRecord]]:
     """The records of a batch of a data log, with their offsets; their columns are views of the batch."""
     values = batch.rows()[0]
     views: Iterable[memoryview]
@@ -128,4 +128,5 @@ def records_of(batch: StoredBatch, region: int, name: str) -> Iterator[tuple[int
         views = [memoryview(value or b"") for value in values]
         starts, stops = repeat(0), map(len, views)
     places = batch.offsets
-    return zip(places, map(decode_record, views, starts, stops, repeat(region), repeat(name), places), strict=True)
+    same = repeat(region), repeat(log.name), places, repeat(log._verifies)
+    return zip(places, map(decode_record, views, starts, stops, *same), strict=True)

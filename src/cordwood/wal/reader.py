@@ -189,7 +189,7 @@ class LogReader(RegionReader):
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
         """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
         (_, fence, deleted, _), wanted, only, ready = self._place, self._wanted, self._only, self._ready
-        whole = wanted == Wanted()
+        only_table, stop, whole = wanted.table, wanted.stop, wanted == Wanted()
         for offset, record in records:
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
@@ -197,15 +197,17 @@ class LogReader(RegionReader):
             owner, logs, table, first, count, _ = record
             if not fence.takes_write(owner, logs, count):
                 continue
-            if wanted.table is not None and wanted.table != table:
+            if only_table is not None and only_table != table:
                 continue
             if only is not None and table not in only:
                 self.skipped += count
                 continue
-            if wanted.stop is not None and first >= wanted.stop and fence.ordered:
+            if stop is not None and first >= stop and fence.ordered:
                 return True
-            live = max(first, deleted.get(table, 0) + 1)
-            if live > first:
+            live = deleted.get(table, 0) + 1
+            if live <= first:
+                live = first
+            else:
                 self.skipped += min(live - first, count)
                 if live - first >= count:
                     continue

@@ -8,6 +8,7 @@ others, memory is bounded, and the logs of a table are applied in their order.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
 """What waits for one table; one write may always wait."""
 CHANNELS_BYTES_MAX: Final = 64 * 1024 * 1024
 """What waits for all tables together: then the scan waits until something is applied."""
+
+_NOWHERE: Final = sys.maxsize
 
 Apply: TypeAlias = Callable[[int, TableLogs], Awaitable[None]]
 Scan: TypeAlias = "Callable[[int | None], LogReader]"
@@ -46,7 +49,7 @@ class RecoveryReport:
 class _Channel:
     """What waits for one table."""
 
-    __slots__ = ("busy", "parked", "size", "table", "taken_to", "views", "waiting")
+    __slots__ = ("after", "busy", "parked", "size", "table", "views", "waiting")
 
     def __init__(self, table: int) -> None:
         self.table = table
@@ -55,11 +58,26 @@ class _Channel:
         self.size = 0
         self.busy = False
         self.parked: int | None = None  # the offset of the first write that found it full
-        self.taken_to = -1  # the offset of the last write that it took
+        self.after = -1  # what it takes lies behind this offset: the last one that it took, or no place at all
 
     @property
     def idle(self) -> bool:
         return not self.waiting and not self.busy
+
+    def park(self, offset: int) -> None:
+        """R18: it is full. It takes nothing more of this scan, and a further one begins for it there."""
+        self.parked = offset
+        self.after = _NOWHERE
+
+    def resume(self, offset: int) -> None:
+        self.parked = None
+        self.after = offset - 1
+
+    def fail(self) -> None:
+        """The rest is left out."""
+        self.waiting.clear()
+        self.parked = None
+        self.after = _NOWHERE
 
     def copy_views(self) -> None:
         """What goes on waiting is copied: a view of a few bytes would keep everything alive that was read with it."""
@@ -82,6 +100,7 @@ class Recovery:
         self._size = 0
         self._ready: deque[_Channel] = deque()  # those with something to do, each at most once: bounded
         self._resting: list[asyncio.Future[None]] = []
+        self._waking = False  # one is on its way, and wakes the next if there is more than it can do
         self._progress: asyncio.Event | None = None
         self._ended = False
 
@@ -103,8 +122,8 @@ class Recovery:
             await self._until(lambda parked=parked: any(channel.idle for channel in parked))  # type: ignore[misc]
             # One that is idle because it failed is not parked any more.
             again = {channel.table: channel.parked for channel in parked if channel.idle and channel.parked is not None}
-            for table in again:
-                self._channels[table].parked = None
+            for table, offset in again.items():
+                self._channels[table].resume(offset)
             if again:
                 await self._distribute(min(again.values()), again.keys())
 
@@ -132,24 +151,31 @@ class Recovery:
         channel = self._channels.get(table)
         if channel is None:
             channel = self._channels[table] = _Channel(table)
-        if channel.parked is not None or logs.offset <= channel.taken_to or table in self.report.failed:
+        offset = logs.offset
+        if offset <= channel.after:
             return
-        weight = logs.weight
+        weight = logs.payloads.nbytes
         waiting = channel.waiting
         if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
-            channel.parked = logs.offset  # R18
+            channel.park(offset)
             return
         if not waiting and not channel.busy:
             self._ready.append(channel)
-            if self._resting:
-                self._resting.pop().set_result(None)
+            if not self._waking:
+                self._wake_one()
         waiting.append((logs, weight))
-        channel.taken_to = logs.offset
+        channel.after = offset
         channel.size += weight
         self._size += weight
         if not channel.views:
             self._with_views.append(channel)
         channel.views += 1
+
+    def _wake_one(self) -> None:
+        """An `apply` that waits for nothing needs one worker, and waking all of them would cost more than it does."""
+        if self._resting:
+            self._waking = True
+            self._resting.pop().set_result(None)
 
     async def _work(self) -> None:
         ready, report, apply = self._ready, self.report, self._apply
@@ -159,7 +185,10 @@ class Recovery:
                 rest: asyncio.Future[None] = loop.create_future()
                 self._resting.append(rest)
                 await rest
+                self._waking = False
             channel = ready.popleft()
+            if ready and not self._waking:
+                self._wake_one()
             logs, weight = channel.waiting.popleft()
             channel.busy = True
             try:
@@ -167,17 +196,14 @@ class Recovery:
                 count = len(logs.sequences)
                 report.applied += count
                 report.bytes += weight - 4 * (count + 1)  # less what their bounds weigh
-            except asyncio.CancelledError as error:
+            except (Exception, asyncio.CancelledError) as error:
                 if self._ended:
                     raise
-                report.failed[channel.table] = error  # something of its own that `apply` awaited was cancelled
-            except Exception as error:
+                # If it was cancelled: something of its own that `apply` awaited was.
                 report.failed[channel.table] = error
-            channel.busy = False
-            if report.failed and channel.table in report.failed:
+                channel.fail()
                 weight = channel.size
-                channel.waiting.clear()
-                channel.parked = None
+            channel.busy = False
             channel.size -= weight
             self._size -= weight
             if channel.waiting:

@@ -1,6 +1,7 @@
 """Appending without a loop: in order, bounded in what is under way, checked before anything is sent."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -11,14 +12,16 @@ from cordwood.log.kafka.appender import UNDER_WAY_BYTES_MAX, Appender, Part
 from cordwood.log.kafka.cluster import open_cluster
 from cordwood.log.kafka.settings import Settings
 from cordwood.testing.kafka import Broker
+from cordwood.testing.kafka.broker import NO_SETTINGS
 from cordwood.url import KafkaUrl
+from tests.kafka import bare
 
 MIB = 1024 * 1024
 
 
 @contextmanager
-def appender(kafka: Broker, timeout: float = 30) -> Iterator[Appender]:
-    cluster = open_cluster(Settings.of(KafkaUrl((kafka.bootstrap,)), timeout), timeout)
+def appender(kafka: Broker, timeout: float = 30, config: Mapping[str, str] = NO_SETTINGS) -> Iterator[Appender]:
+    cluster = open_cluster(Settings.of(KafkaUrl((kafka.bootstrap,), config), timeout), timeout)
     try:
         yield Appender(cluster, timeout)
     finally:
@@ -63,7 +66,7 @@ def test_appends_of_each_log_keep_their_order_however_many_are_under_way(kafka: 
             TooLarge,
             r"record 1 .* 3,145,8\d\d .* 2,097,152",
         ),
-        (lambda topic: Part(topic, 0, Batch.of([b"x"], timestamps=[0])), InvalidInput, "a timestamp is 0"),
+        (lambda topic: Part(topic, 0, Batch.of([b"x"], timestamps=[0])), InvalidInput, "record 0 .* timestamp 0 ms"),
         (lambda topic: Part(topic, 0, Batch.of([])), InvalidInput, "the batch is empty"),
     ],
 )
@@ -111,3 +114,35 @@ def test_a_batch_over_the_limit_goes_alone(kafka: Broker, topic: str) -> None:
             to.append([Part(topic, 0, batch)])
         to.finish()
     assert list(map(len, filter(None, values(kafka, topic)))) == [1, *[MIB] * len(large), 1]
+
+
+def test_a_limit_that_was_changed_is_known_with_the_next_append(kafka: Broker, topic: str) -> None:
+    bare.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
+    part = Part(topic, 0, Batch.of([bytes(20_000)]))
+    with appender(kafka) as to:
+        with pytest.raises(TooLarge, match=r"record 0 .* 10,000"):
+            to.append([part])
+        bare.configure(kafka.bootstrap, topic, {"max.message.bytes": "100000"})
+        to.append([part])
+        to.finish()
+        bare.configure(kafka.bootstrap, topic, {"max.message.bytes": "10000"})
+        with pytest.raises(TooLarge):  # by the server
+            to.append([part])
+            to.finish()
+        with pytest.raises(TooLarge, match=r"record 0 .* 10,000"):
+            to.append([part])
+    assert values(kafka, topic) == [bytes(20_000)]
+
+
+def test_a_topic_that_was_deleted_and_made_anew_is_written_at_once(kafka: Broker, topic: str) -> None:
+    """Also by a client that has noticed that it was gone, as it does by itself after some minutes; here soon."""
+    soon = {"topic.metadata.refresh.interval.ms": "50", "topic.metadata.propagation.max.ms": "1"}
+    with appender(kafka, config=soon) as to, cordwood.sync.connect(kafka.url) as cw:
+        for _ in range(5):
+            cw.create_topic(topic)
+            to._cluster.forget(topic)  # as once a minute
+            to.append([Part(topic, 0, Batch.of([b"new"]))])
+            to.finish()
+            assert values(kafka, topic) == [b"new"]
+            cw.delete_topic(topic)
+            time.sleep(0.1)  # the client looks for itself: there is nothing to wait for

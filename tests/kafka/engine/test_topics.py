@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, TooLarge
 from cordwood.log.kafka.record_size import record_bytes
+from cordwood.records import StoredBatch
 from cordwood.testing.kafka import Broker, Cluster
 from tests.kafka import bare
 from tests.kafka.waiting import values_of
@@ -100,13 +101,24 @@ async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, 
 async def test_what_librdkafka_would_change_in_silence_is_refused(log: Log) -> None:
     for refused in (
         log.append(Batch.of([b"x"]), expected=0),
-        log.append(Batch.of([b"x"], timestamps=[0])),
         log.append(Batch.of([b"x", b"y"], headers=[[], [("a\0b", b"")]])),
     ):
         with pytest.raises(InvalidInput) as caught:
             await refused
         assert caught.value.outcome == "not_written"
     assert await log.bounds() == (0, 0)
+
+
+async def test_a_timestamp_is_kept_exactly_or_refused(log: Log) -> None:
+    for kept in (1, 2**63 - 1):
+        await log.append(Batch.of([b"x"], timestamps=[kept]))
+    assert [record.timestamp async for batch in log.read() for record in batch] == [1, 2**63 - 1]
+    no_time = StoredBatch.from_rows(range(2), [b"x", b"y"], timestamps=[5, -1])  # as others may have written it
+    for wrong, value in ((Batch.of([b"x", b"y"], timestamps=[5, 0]), 0), (no_time, -1)):
+        with pytest.raises(InvalidInput, match=f"record 1 .* timestamp {value} ms, and the least .* 1") as caught:
+            await log.append(wrong)
+        assert caught.value.outcome == "not_written"
+    assert await log.bounds() == (0, 2)
 
 
 async def test_reads_end_where_marks_of_transactions_stand(kafka: Broker, cw: Client, log: Log) -> None:

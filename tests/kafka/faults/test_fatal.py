@@ -1,6 +1,7 @@
 """A fatal error of the idempotent producer: it is made anew, and what was in flight is told as unknown."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -72,6 +73,43 @@ async def test_writers_go_on_through_one_fatal_error_after_the_other(
         await load.check()
         assert len(producers) == 5
         assert {error.outcome for error in load.errors} <= {"unknown"}
+
+
+async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(
+    kafka: Broker, topic: str, producers: list[Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{topic}.other"
+    done: list[str] = []
+    looking, go_on = threading.Event(), threading.Event()
+
+    def list_topics(self: Producer, name: str, **named: Any) -> Any:
+        if name == other:
+            return Producer.list_topics(self, name, **named)
+        looking.set()
+        go_on.wait(30)
+        found = Producer.list_topics(self, name, **named)
+        done.append("looked")
+        return found
+
+    def close(self: Producer) -> bool:
+        done.append("closed")
+        return Producer.close(self)
+
+    monkeypatch.setattr(Recorded, "list_topics", list_topics, raising=False)
+    monkeypatch.setattr(Recorded, "close", close, raising=False)
+    async with cordwood.connect(f"{kafka.url}?client.id=looks") as cw:
+        await cw.create_topic(topic)
+        await cw.create_topic(other)
+        await cw.log(other).append(Batch.of([b"x"]))
+        appending = asyncio.ensure_future(cw.log(topic).append(Batch.of([b"x"])))
+        await asyncio.to_thread(looking.wait, 30)
+        (sender,) = cw._engine._connection.cluster._senders.values()  # type: ignore[attr-defined]
+        raise_fatal(producers[-1])
+        beside = asyncio.ensure_future(cw.log(other).append(Batch.of([b"y"])))  # has the error noticed
+        await until(lambda: sender._handing_over)
+        go_on.set()
+        await asyncio.gather(appending, beside)
+        assert done == ["looked", "closed"]
 
 
 @pytest.mark.slow

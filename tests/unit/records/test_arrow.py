@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.records import Batch, BinaryColumn, decode_frame
+from cordwood.errors import Unavailable
+from cordwood.records import Batch, BinaryColumn, StoredBatch, decode_frame
 from cordwood.records.arrow import _arrow
 from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
 
@@ -81,5 +82,15 @@ def test_a_batch_of_lists_is_copied_once_and_then_shared() -> None:
 def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     _arrow.cache_clear()
-    with pytest.raises(ImportError, match=r"pip install 'cordwood\[arrow\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'cordwood\[arrow\]'"):
         Batch.of([b"a"]).to_arrow()
+
+
+def test_offsets_are_those_of_the_batch_whatever_was_made_before_it() -> None:
+    """Some are made ahead, for who reads on: not for another log, nor beyond what was made."""
+    rows = BinaryColumn.of([b""] * 3000)
+    for first in (0, 3000, 6000, 7000, 9000, 2, 2**63 - 3000, 3000, 100_000):
+        batch = StoredBatch.from_columns(range(first, first + 3000), rows, timestamps=1)
+        assert batch.to_arrow().column("offset").to_pylist() == [*range(first, first + 3000)]
+    many = StoredBatch.from_columns(range(5, 20_005), BinaryColumn.of([b""] * 20_000), timestamps=1)
+    assert many.to_arrow().column("offset").to_pylist() == [*range(5, 20_005)]

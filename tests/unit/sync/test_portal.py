@@ -104,6 +104,25 @@ def test_importing_it_starts_no_thread() -> None:
 
 
 @pytest.mark.processes
+def test_a_program_ends_cleanly_though_no_thread_can_be_started_any_more() -> None:
+    # As it is from Python 3.12 on; `atexit` calls first what was registered last.
+    script = """
+import asyncio, atexit, threading
+from cordwood.sync.portal import portal
+
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+async def use_the_executor():
+    return await asyncio.to_thread(int, "1")
+
+print(portal().call(use_the_executor))
+atexit.register(lambda: setattr(threading.Thread, "start", refuse))
+"""
+    assert run(script) == "1\n"
+
+
+@pytest.mark.processes
 def test_a_program_ends_cleanly_with_a_call_under_way() -> None:
     # Its finally runs: the portal is stopped before the interpreter takes things apart.
     script = """

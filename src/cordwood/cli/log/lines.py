@@ -48,7 +48,10 @@ class LineBatches:
         return sum(map(len, self._lines)) + self._record_bytes * len(self._lines) + self._rest_bytes
 
     def _read(self) -> None:
-        data = os.read(self._descriptor, _READ_BYTES)
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "the input") from error  # which a descriptor alone does not name
         if not data:
             self._at_end = True
             data = b"" if not self._rest_bytes else b"\n"  # the last line may have no end

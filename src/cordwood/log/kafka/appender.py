@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from cordwood.errors import CordwoodError, Timeout
 from cordwood.records import Batch
 
-from .checks import check_batch, writable_topic
+from .checks import target_of
 from .cluster import SharedCluster
 from .delivery import Append
 from .producer import Sender
-from .topics import TopicFacts
 
 UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
 """So much may be on its way; then appending waits. A larger batch goes alone."""
@@ -49,21 +48,19 @@ class Appender:
     def append(self, parts: Sequence[Part]) -> None:
         """Send the parts, each within the time-out; all are checked before the first is sent."""
         try:
-            facts = [writable_topic(self._cluster, part.topic, part.partition) for part in parts]
-            for part, known in zip(parts, facts, strict=True):
-                check_batch(f"{part.topic}/{part.partition}", part.batch, known)
+            targets = [target_of(self._cluster, part.topic, part.partition, part.batch) for part in parts]
         except CordwoodError as error:
             error.outcome = "not_written"
             raise
-        for part, known in zip(parts, facts, strict=True):
-            self._send(part, known)
+        for part, target in zip(parts, targets, strict=True):
+            self._send(part, target.sender)
 
     def finish(self) -> None:
         """Return when all that was appended is acked."""
         while self._under_way:
             self._await_oldest()
 
-    def _send(self, part: Part, facts: TopicFacts) -> None:
+    def _send(self, part: Part, sender: Sender) -> None:
         while self._under_way and self._under_way_bytes + part.batch.weight > UNDER_WAY_BYTES_MAX:
             self._await_oldest()
         deadline = time.monotonic() + self._timeout
@@ -71,7 +68,6 @@ class Appender:
         wait(self._cluster.looks_at_end((part.topic, part.partition)), self._timeout)
         acked: Future[Sequence[int]] = Future()
         append = Append(part.topic, part.partition, part.batch, _AT_ONCE, acked, deadline)
-        sender = self._cluster.sender(facts.batch_bytes_max)
         while not sender.submit(append):
             _wait_for_room(sender, append)
         self._under_way.append((append, acked))

@@ -1,11 +1,43 @@
 """What is checked of an append before any of it is sent. Without a loop: for who has one, and who has none."""
 
+from typing import NamedTuple
+
 from cordwood.errors import InvalidInput, NotFound, TooLarge
 from cordwood.records import Batch
 
 from .cluster import SharedCluster
+from .producer import Sender
 from .record_size import first_too_large
 from .topics import TopicFacts, no_right_to_write
+
+TIMESTAMP_MIN = 1
+
+
+class Target(NamedTuple):
+    """Where a batch goes: what is known of its topic, and the client that writes it."""
+
+    facts: TopicFacts
+    sender: Sender
+
+
+def target_of(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
+    """The target of a batch that its log can take. Blocks.
+
+    A limit may have been raised since it was looked up: it is asked for again before a batch is refused by it.
+    """
+    try:
+        return _checked_target(cluster, topic, partition, batch)
+    except TooLarge:
+        cluster.forget(topic)
+        return _checked_target(cluster, topic, partition, batch)
+
+
+def _checked_target(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
+    facts = writable_topic(cluster, topic, partition)
+    check_batch(f"{topic}/{partition}", batch, facts)
+    sender = cluster.sender(facts.batch_bytes_max)
+    sender.meet(topic, facts.topic_id)
+    return Target(facts, sender)
 
 
 def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
@@ -36,5 +68,9 @@ def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
     _, _, headers, stamps = batch.rows()
     if headers is not None and b"\0" in b"".join(filter(None, headers.compact()[1])):
         raise InvalidInput(f"{log}: a header's name has a NUL in it, where librdkafka would cut it off")
-    if stamps is not None and 0 in stamps:
-        raise InvalidInput(f"{log}: a timestamp is 0, which means now to librdkafka: use 1 or more")
+    if stamps is not None and (earliest := min(stamps)) < TIMESTAMP_MIN:
+        index = stamps.tolist().index(earliest)
+        raise InvalidInput(
+            f"{log}: record {index} of the batch has the timestamp {earliest} ms, and the least on Kafka is"
+            f" {TIMESTAMP_MIN}: librdkafka would take it for none, and set the time of the append"
+        )

@@ -109,7 +109,7 @@ class SharedCluster:
             self.check()
             sender = self._senders.get(batch_bytes)
             if sender is None:
-                sender = self._senders[batch_bytes] = Sender(self.settings, batch_bytes)
+                sender = self._senders[batch_bytes] = Sender(self.settings, batch_bytes, self.forget)
             return sender
 
     def look_at_end(self, topic: str, partition: int) -> "Future[tuple[int, int]]":

@@ -8,18 +8,17 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
-from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge, Trimmed
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import Batch, StoredBatch
 
-from .checks import check_batch, writable_topic
+from .checks import Target, check_batch, target_of
 from .connection import Connection
 from .cursor import Cursor
 from .delivery import Append
 from .producer import Sender
 from .reader import KafkaReader
-from .topics import TopicFacts
 
 T = TypeVar("T")
 
@@ -36,8 +35,7 @@ class KafkaLog(Log):
         self._connection = connection
         self._cluster = connection.cluster
         self._timeout = timeout
-        self._facts: TopicFacts | None = None
-        self._sender: Sender | None = None
+        self._target: Target | None = None
 
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
         if not isinstance(batch, Batch):
@@ -49,28 +47,25 @@ class KafkaLog(Log):
         try:
             if self._connection.closed or self._connection.read_only or self._cluster.gone is not None:
                 self._connection.check_writable()
-            facts, sender = self._facts, self._sender
-            if facts is None or sender is None or facts.expires <= now:
-                facts, sender = await self._look_up(deadline)
-            try:
-                self._check(batch, expected, facts)
-            except TooLarge:
-                self._cluster.forget(self.topic)  # the limit may have been raised since
-                facts, sender = await self._look_up(deadline)
-                self._check(batch, expected, facts)
+            if expected is not None:
+                raise self._unexpected(expected)
+            target = self._target
+            if target is None or target.facts.expires <= now:
+                target = await self._look_up(batch, deadline)
+            else:
+                try:
+                    check_batch(self.name, batch, target.facts)
+                except TooLarge:
+                    target = await self._look_up(batch, deadline)
             if looks := self._cluster.looks_at_end(self._place):
                 await _ended(looks, deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)
-            while not sender.submit(append):
-                await self._room(sender, deadline)
+            while not target.sender.submit(append):
+                await self._room(target.sender, deadline)
         except CordwoodError as error:
             error.outcome = "not_written"
             raise
-        try:
-            return await future
-        except (NotFound, TooLarge):
-            self._cluster.forget(self.topic)
-            raise
+        return await future
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> KafkaReader:
         self._connection.check()
@@ -113,26 +108,16 @@ class KafkaLog(Log):
     def _place(self) -> tuple[str, int]:
         return self.topic, self.partition
 
-    def _check(self, batch: Batch, expected: int | None, facts: TopicFacts) -> None:
-        """Refuses what cannot be written, before anything is sent."""
-        if expected is not None:
-            raise InvalidInput(
-                f"{self.name}: append(expected={expected}) cannot hold on Kafka, which takes records as they come:"
-                " leave it out, or use a log of Cordwood's own"
-            )
-        check_batch(self.name, batch, facts)
+    def _unexpected(self, expected: int) -> InvalidInput:
+        return InvalidInput(
+            f"{self.name}: append(expected={expected}) cannot hold on Kafka, which takes records as they come:"
+            " leave it out, or use a log of Cordwood's own"
+        )
 
-    async def _look_up(self, deadline: float) -> tuple[TopicFacts, Sender]:
-        cluster = self._cluster
+    async def _look_up(self, batch: Batch, deadline: float) -> Target:
         seconds = max(0.0, deadline - time.monotonic())
-
-        def look_up() -> tuple[TopicFacts, Sender]:
-            facts = writable_topic(cluster, self.topic, self.partition)
-            sender = cluster.sender(facts.batch_bytes_max)
-            sender.meet(self.topic, facts.topic_id)
-            return facts, sender
-
-        self._facts, self._sender = found = await self._call(seconds, "append", look_up)
+        found = await self._call(seconds, "append", lambda: target_of(self._cluster, *self._place, batch))
+        self._target = found
         return found
 
     async def _room(self, sender: Sender, deadline: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from cordwood.errors import CordwoodError, Outcome, Timeout, Unavailable
+from cordwood.errors import CordwoodError, NotFound, Outcome, Timeout, TooLarge, Unavailable
 
 from .delivery import CHUNK_RECORDS, Append, tell
 from .errors import is_refused, kafka_error, translated
@@ -42,9 +42,11 @@ class Sender:
     time. Batches of one append are not mixed with those of another: while a large one is handed over, all others queue.
     """
 
-    def __init__(self, settings: Settings, batch_bytes: int) -> None:
+    def __init__(self, settings: Settings, batch_bytes: int, forget: Callable[[str], None]) -> None:
+        """`forget` is told the topic of an append that was refused: what was known of it is wrong."""
         self._settings = settings
         self._batch_bytes = batch_bytes
+        self._forget = forget
         self._fatal: KafkaError | None = None  # why the client must be replaced
         self._producer = self._new_producer()
         self._lock = threading.Lock()
@@ -60,6 +62,7 @@ class Sender:
         self._closing: float | None = None
         self._expire_next = 0.0
         self._met: dict[str, str] = {}
+        self._looks = 0  # how many use the client to look at a topic
         self._thread = threading.Thread(target=self._run, name="cordwood-kafka-write", daemon=True)
         self._thread.start()
 
@@ -84,13 +87,20 @@ class Sender:
     def meet(self, topic: str, topic_id: str) -> None:
         """Have the client look at a topic that is there, unless it has: of one that it knew, and that was deleted and
         made anew, it says for a while that there is none. Blocks."""
-        if self._met.get(topic) == topic_id:
-            return
-        with suppress(KafkaException):  # it is looked at again with the next look-up, or finds out by itself
-            self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
-            if len(self._met) >= _MET_MAX:
-                self._met.clear()
-            self._met[topic] = topic_id
+        with self._lock:
+            if self._met.get(topic) == topic_id or self._fatal is not None or self._closing is not None:
+                return
+            self._looks += 1
+        try:
+            with suppress(KafkaException):  # it is looked at again with the next look-up, or finds out by itself
+                self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
+                if len(self._met) >= _MET_MAX:
+                    self._met.clear()
+                self._met[topic] = topic_id
+        finally:
+            with self._lock:
+                self._looks -= 1
+                self._work.notify_all()
 
     def when_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when the queue has been taken from."""
@@ -220,7 +230,9 @@ class Sender:
             if append.error is not None:
                 continue
             if append.errors or append.cut:
-                append.fail(failure(append, self._settings))
+                append.fail(error := failure(append, self._settings))
+                if isinstance(error, (NotFound, TooLarge)):
+                    self._forget(append.topic)
             else:
                 append.succeed()
         with self._lock:
@@ -257,9 +269,10 @@ class Sender:
         if fatal.code() == KafkaError._MSG_TIMED_OUT:
             self._settle()
         self._give_up(translated(fatal, "append", self._settings, "unknown"))
-        self._producer.close()
-        self._producer, self._fatal = self._new_producer(), None
+        self._close_producer()
+        self._producer = self._new_producer()
         with self._lock:
+            self._fatal = None
             self._handing_over = False
 
     def _settle(self) -> None:
@@ -292,6 +305,12 @@ class Sender:
             append.fail(Unavailable(f"{append.name}: the connection was closed before it", outcome="not_written"))
         self._queue.clear()
         tell(unsent)
+        self._close_producer()
+
+    def _close_producer(self) -> None:
+        """Once nobody looks at a topic with it: no call outlives its client."""
+        with self._lock:
+            self._work.wait_for(lambda: not self._looks)
         self._producer.close()
 
     def _new_producer(self) -> Producer:

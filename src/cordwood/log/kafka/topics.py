@@ -9,7 +9,14 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, TopicDescription
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    DescribeClusterResult,
+    NewTopic,
+    TopicDescription,
+)
 
 from cordwood.errors import NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
@@ -67,7 +74,7 @@ class Topics:
         deadline = time.monotonic() + timeout
         what = f"creating topic {name!r}"
         if replication is None:
-            replication = min(_REPLICAS_MAX, len(self._metadata(what, deadline).brokers))
+            replication = min(_REPLICAS_MAX, self._brokers(what, deadline))
         config = _config(replication, retention, retention_bytes)
         new = NewTopic(name, partitions, replication, config=config)
         self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
@@ -176,6 +183,14 @@ class Topics:
         entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask)
         return {key: entry.value for key, entry in entries.items()}
 
+    def _brokers(self, what: str, deadline: float) -> int:
+        """How many there are. Not by `_metadata`, which brings all topics along."""
+
+        def ask(left: float) -> "Future[DescribeClusterResult]":
+            return self._admin.describe_cluster(request_timeout=left)
+
+        return len(self._look_up(None, what, deadline, ask).nodes)
+
     def _metadata(self, what: str, deadline: float) -> Any:
         while True:
             try:
@@ -184,7 +199,7 @@ class Topics:
                 self._raise_unless_it_passes(error, what)
             self._pause(what, deadline)
 
-    def _look_up(self, name: str, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+    def _look_up(self, name: str | None, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """As `_ask`, of a request that changes nothing: it is repeated until the time is over."""
         while True:
             attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)

@@ -1,13 +1,13 @@
 """One log of a folder, as a connection sees it."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
+from cordwood.log.arguments import milliseconds_at, whole_number
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 class EmbeddedLog(Log):
     """One log of a connection to a folder."""
+
+    _verifies = True
 
     def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
@@ -92,13 +94,12 @@ class EmbeddedLog(Log):
         return view.start, view.durable.next_offset
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
-        if when.tzinfo is None:
-            raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
-        timestamp = math.ceil(when.timestamp() * 1000)
+        timestamp = milliseconds_at(when)
         return await self._call(timeout, "offset_at", lambda: offset_at(self._source(), timestamp))
 
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
         self._connection.check_writable()
+        before = whole_number("before", before)
         if before < 0:
             raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
         time_left = self._timeout if timeout is None else timeout

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable
 
 from .coordinator import SqliteCoordinator, TopicRow
 from .engine import FolderEngine
 from .folder_lock import FolderLock, is_locked
 from .folder_log import FolderLog
+from .plog import PlogStore
 from .staged import StagedCommits, StagedFile, Write, remove_staged
 from .stream.cursor import Source
 from .view import FolderView
@@ -91,6 +92,7 @@ class WritingFolder(_Open):
             self._lock = FolderLock(path / _LOCK)
             _locked.add(path)
         try:
+            _check_whole(path, disk)
             coordinator = SqliteCoordinator(path / _COORDINATOR)
             try:
                 self._workers = ThreadWorkers("cordwood-write", _WRITERS)
@@ -293,6 +295,15 @@ def _checked(path: Path) -> Path:
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"{path} is a file: a log needs a folder")
     return path
+
+
+def _check_whole(path: Path, disk: RealDisk) -> None:
+    # Without it the folder would pass for a new one, in which every plog is a leftover and is swept away.
+    if not (path / _COORDINATOR).exists() and (plogs := PlogStore(disk).files()):
+        raise Corrupt(
+            f"{path} has {len(plogs)} plogs, but its {_COORDINATOR} is gone: restore the folder from a copy,"
+            " or read it with read_only=True"
+        )
 
 
 def _translated(path: Path, open_it: Callable[[Path], F]) -> F:

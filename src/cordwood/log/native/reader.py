@@ -115,6 +115,9 @@ class NativeReader(Reader):
 
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the end of what is durable, or once the reader is closed."""
+        # A turn of the loop for each step: where reading is faster than its user, nothing else would ever get one, and
+        # nobody could cancel the user. Before a step is taken, so that a cancelled call loses none.
+        await asyncio.sleep(0)
         while not self._closed:
             arrived = Wanted()
             with self._lock:

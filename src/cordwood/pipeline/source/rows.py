@@ -42,9 +42,8 @@ class Rows:
         rows = size = small_type = 0
         for frame, time_type in frames:
             batch = frame.to_arrow()
-            batch_bytes = batch.nbytes
-            large = batch.num_rows >= _LARGE_ROWS or batch_bytes >= _LARGE_BYTES
-            full = rows + batch.num_rows > _ROWS or size + batch_bytes > _BYTES
+            large = batch.num_rows >= _LARGE_ROWS or frame.weight >= _LARGE_BYTES
+            full = rows + batch.num_rows > _ROWS or size + frame.weight > _BYTES
             if small and (large or full or time_type != small_type):
                 yield self._rows(_merged(small), small_type)
                 small, rows, size = [], 0, 0
@@ -54,7 +53,7 @@ class Rows:
             small.append(batch)
             small_type = time_type
             rows += batch.num_rows
-            size += batch_bytes
+            size += frame.weight
         if small:
             yield self._rows(_merged(small), small_type)
 

@@ -13,6 +13,8 @@ _CONTROLLER = "CONTROLLER"
 # For tests: small, quick to start, nothing made behind their back.
 _COMMON = {
     "auto.create.topics.enable": "false",
+    # Its default of 25 ms, in which more changes may come along, is most of what making a topic takes.
+    "controller.quorum.append.linger.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "2097152",  # its default of 128 MiB does not fit into a small heap
     "num.network.threads": "2",

@@ -61,7 +61,10 @@ class SqliteCoordinator:
                     self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
                 self._db.execute(f"PRAGMA user_version={_FORMAT}")
             elif version != _FORMAT:
-                raise Corrupt(f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}")
+                raise Corrupt(
+                    f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}:"
+                    " use the one that wrote it, or a newer one"
+                )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -7,7 +7,7 @@ stores only its id.
 
 from collections.abc import Callable, Sequence
 
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, Corrupt, NotFound
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
 
 from ..coordinator import Coordinator
@@ -214,7 +214,12 @@ def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tup
 
     A record that is cut here takes a whole plog with it: so every witness of the synced end is heard (R1).
     """
-    file = plogs.open_file(latest, write=True)
+    try:
+        file = plogs.open_file(latest, write=True)
+    except NotFound as error:
+        raise Corrupt(
+            f"plog {latest} is gone, and it has the list of all others: restore the folder from a copy"
+        ) from error
     try:
         known = published.end if published is not None and published.plog == latest else 0
         tail = find_tail(file, latest, synced_end=max(known, sealed_end(file, latest)))

@@ -1,5 +1,6 @@
 """The writing side of a log: group commit, and the switch from one plog to the next."""
 
+import errno
 import logging
 import threading
 from collections import deque
@@ -188,7 +189,8 @@ class Stream:
         if self._refusal == "unknown":
             text = f"{self.name}: the write failed, and may be durable or not; then there was {reason}"
         else:
-            text = f"{self.name}: {reason}; free some space and append again"
+            full = getattr(reason.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            text = f"{self.name}: {reason}; {'free some space' if full else 'mend that'} and append again"
         refused = Unavailable(text, outcome=self._refusal)
         refused.__cause__ = reason.__cause__
         fail(appends, refused)

@@ -1,0 +1,34 @@
+"""What callers may pass to a log, whatever its engine: whole numbers, and times."""
+
+import operator
+from datetime import UTC, datetime, timedelta
+
+from cordwood.errors import InvalidInput
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def whole_number(what: str, value: object) -> int:
+    """The value as a plain int; TypeError for what only looks like a number: stored, 1.5 would never be read again.
+
+    >>> whole_number("partitions", 4)
+    4
+    """
+    try:
+        return int(operator.index(value))  # type: ignore[arg-type]  # that is what is asked here
+    except TypeError:
+        raise TypeError(f"{what} is an int, not {type(value).__name__}") from None
+
+
+def milliseconds_at(when: datetime) -> int:
+    """The first whole millisecond (UTC) at or after `when`, by whole numbers: floats are one off now and then.
+
+    >>> milliseconds_at(datetime(1970, 1, 1, 0, 0, 2, 7_000, UTC))
+    2007
+    """
+    if not isinstance(when, datetime):
+        raise TypeError(f"a time is a datetime, not {type(when).__name__}")
+    if when.tzinfo is None:
+        raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
+    return -((_EPOCH - when) // _MILLISECOND)
