@@ -110,6 +110,32 @@ def test_a_region_on_kafka(run: Command, kafka: Broker) -> None:
             run("topics", "delete", topic, "--yes", *where)
 
 
+@pytest.mark.processes
+def test_a_writer_whose_region_another_one_takes_says_so_and_keeps_what_it_acked(
+    start: Start, run: Command, kafka: Broker
+) -> None:
+    where = ("--json", "--url", kafka.url)
+    try:
+        first = start("wal", "write", "cli-taken", "7", "42", *where)
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stderr is not None
+        first.stdin.write(b"acked\n")
+        first.stdin.flush()
+        assert lines(first.stdout.readline().decode()) == [{"table": 42, "start": 1, "stop": 2}]
+        assert lines(run("wal", "write", "cli-taken", "7", "42", "newer", *where).out)[0]["start"] == 2
+        first.stdin.write(b"too late\n")
+        first.stdin.close()
+        assert first.wait() == 1
+        assert first.stdout.read() == b""
+        assert b"cordwood: region 7 in cli-taken_data_7/0 was opened by " in first.stderr.read()
+        logs = lines(run("wal", "replay", "cli-taken", "7", *where).out)
+        assert [log["payload"] for log in logs] == ["acked", "newer"]
+    finally:
+        for topic in ("cli-taken_data_7", "cli-taken_meta_7"):
+            run("topics", "delete", topic, "--yes", *where)
+
+
 def test_other_codecs_and_layouts(run: Command) -> None:
     rfc = ("--codec", "rfc", "--layout", "one-topic")
     assert run("wal", "write", "old", "7", "42", "a", "b", *rfc).code == 0
