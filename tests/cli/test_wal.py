@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import cordwood
+from cordwood import Unavailable
+from cordwood.log.native.embedded_log import EmbeddedLog
 from cordwood.testing.kafka import Broker
 from tests.cli.conftest import Command, Start
 
@@ -108,6 +110,32 @@ def test_a_region_on_kafka(run: Command, kafka: Broker) -> None:
             run("topics", "delete", topic, "--yes", *where)
 
 
+@pytest.mark.processes
+def test_a_writer_whose_region_another_one_takes_says_so_and_keeps_what_it_acked(
+    start: Start, run: Command, kafka: Broker
+) -> None:
+    where = ("--json", "--url", kafka.url)
+    try:
+        first = start("wal", "write", "cli-taken", "7", "42", *where)
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stderr is not None
+        first.stdin.write(b"acked\n")
+        first.stdin.flush()
+        assert lines(first.stdout.readline().decode()) == [{"table": 42, "start": 1, "stop": 2}]
+        assert lines(run("wal", "write", "cli-taken", "7", "42", "newer", *where).out)[0]["start"] == 2
+        first.stdin.write(b"too late\n")
+        first.stdin.close()
+        assert first.wait() == 1
+        assert first.stdout.read() == b""
+        assert b"cordwood: region 7 in cli-taken_data_7/0 was opened by " in first.stderr.read()
+        logs = lines(run("wal", "replay", "cli-taken", "7", *where).out)
+        assert [log["payload"] for log in logs] == ["acked", "newer"]
+    finally:
+        for topic in ("cli-taken_data_7", "cli-taken_meta_7"):
+            run("topics", "delete", topic, "--yes", *where)
+
+
 def test_other_codecs_and_layouts(run: Command) -> None:
     rfc = ("--codec", "rfc", "--layout", "one-topic")
     assert run("wal", "write", "old", "7", "42", "a", "b", *rfc).code == 0
@@ -138,6 +166,20 @@ def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
     assert run("wal", "regions", "other").out == "write-ahead log 'other' has no regions\n"
     ran = run("wal", "read", "metrics", "7", "44")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+@pytest.mark.usefixtures("region")
+def test_a_log_that_refuses_to_be_trimmed_is_no_success(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(self: object, before: int, *, timeout: float | None = None) -> None:
+        raise Unavailable("trimming metrics_data_7/0: this user lacks rights on the topic")
+
+    assert run("wal", "mark", "metrics", "7", "42", "--through", "4").code == 0
+    with monkeypatch.context() as guarded:
+        guarded.setattr(EmbeddedLog, "trim", refuse)
+        ran = run("wal", "clean", "metrics", "7")
+    assert (ran.code, ran.out) == (1, "")
+    assert "cordwood: trimming metrics_data_7/0: this user lacks rights on the topic\n" in ran.err
+    assert run("wal", "clean", "metrics", "7").code == 0
 
 
 @pytest.mark.processes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Client, CordwoodError, Fenced, InvalidInput, Region, TableLogs, Trimmed, Unavailable
+from cordwood import Client, CordwoodError, Fenced, InvalidInput, Region, TableLogs, Timeout, Trimmed, Unavailable
 from cordwood.wal.meta_codec import SnapshotPart
 from cordwood.wal.rounds import Rounds
 from tests.wal.contents import by_table, taken
@@ -360,6 +360,27 @@ async def test_a_clean_by_hand_that_goes_well_takes_back_the_failure_of_a_round(
     assert isinstance(region.stats().failure, Unavailable)
     await region.clean()
     assert region.stats().failure is None
+
+
+async def test_a_clean_ends_in_its_time_though_another_one_is_under_way(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = await cw.wal("metrics").region(7)
+    cleaner = region._owner().cleaner
+    begun = asyncio.Event()
+
+    async def stuck(timeout: float | None) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as slow:
+        slow.setattr(cleaner, "_clean", stuck)
+        other = asyncio.create_task(region.clean())
+        await begun.wait()
+        with pytest.raises(Timeout, match=r"metrics_data_7/0: cleaning it took more than 0.01 s"):
+            await region.clean(timeout=0.01)
+        other.cancel()
+    await region.clean(timeout=30)
 
 
 async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it_is_cleaned_when_they_mark(

@@ -61,6 +61,27 @@ async def test_a_write_is_measured_with_what_kafka_adds_to_a_record(kafka: Broke
 
 
 @on_kafka
+@pytest.mark.parametrize("kind", ["data", "meta"])
+async def test_a_topic_without_room_for_a_snapshot_is_refused_and_the_smallest_has_it(
+    kafka: Broker, cw: Client, kind: str
+) -> None:
+    for other in {"data", "meta"} - {kind}:
+        await cw.create_topic(f"metrics_{other}_7")
+    bare.create(kafka.bootstrap, f"metrics_{kind}_7", settings={"max.message.bytes": "4095"})
+    with pytest.raises(Conflict, match=rf"'metrics_{kind}_7' takes records of at most 4095 bytes.*needs 4096: raise"):
+        await cw.wal("metrics").region(7)
+    assert await cw.log("metrics_data_7").bounds() == (0, 0)
+    bare.create(kafka.bootstrap, f"metrics_{kind}_8", settings={"max.message.bytes": "4096"})
+    async with cw.wal("metrics").region(8) as region:
+        for _ in range(100):  # full mappings, and all positions
+            await region.write_many({1: [b"x"], 2: [b"y"]})
+        await region.snapshot()
+    async with cw.wal("metrics").region(8) as region:
+        assert region.tables()[2].next_sequence == 101
+        assert region.stats().snapshot_lag <= 1
+
+
+@on_kafka
 async def test_a_write_that_a_lowered_limit_refuses_takes_no_other_with_it(kafka: Broker, cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         bare.configure(kafka.bootstrap, "metrics_data_7", {"max.message.bytes": "10000"})

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from cordwood import Client, InvalidInput, Region, TableLogs
+from cordwood.records import BinaryColumn
 from cordwood.wal import recovery
+from cordwood.wal.codec import WriteRecord
 from tests.wal.contents import by_table
 
 TABLES = 20
@@ -71,6 +73,28 @@ async def test_only_the_tables_that_were_asked_for_are_applied(cw: Client) -> No
     tables = await by_table(region)
     assert applied.tables == {3: tables[3], 5: tables[5]}
     assert report.skipped == sum(map(len, tables.values())) - report.applied
+
+
+async def test_of_what_is_deleted_or_not_asked_for_no_payload_is_decoded(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        for _ in range(10):
+            await region.write_many({table: [b"x"] * 3 for table in (1, 2, 3)})
+        await region.mark_deleted(1, through=30)
+        await region.mark_deleted(2, through=15)
+        decoded: list[tuple[int, int]] = []
+        payloads: property = vars(WriteRecord)["payloads"]
+
+        def noted(record: WriteRecord) -> BinaryColumn:
+            decoded.append((record.table, record.first))
+            column: BinaryColumn = payloads.__get__(record)
+            return column
+
+        monkeypatch.setattr(WriteRecord, "payloads", property(noted))
+        report = await region.recover(Applied(), tables=[1, 2])
+        assert decoded == [(2, first) for first in range(16, 31, 3)]
+        assert report.applied == 15
 
 
 async def test_a_failing_table_is_reported_and_holds_back_none_of_the_others(cw: Client) -> None:

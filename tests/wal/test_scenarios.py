@@ -62,6 +62,9 @@ class Player:
     async def from_(self, offset: str) -> None:
         assert self._read_from[0] == int(offset)
 
+    async def begin(self, offset: str) -> None:
+        assert (await self._cw.log("scenario_data_7").bounds())[0] == int(offset)
+
     async def read(self, table: str, *payloads: str) -> None:
         found = [p.decode() for _, _, ps in await taken(self.region.read(int(table))) for p in ps if p is not None]
         assert found == list(payloads)
@@ -118,4 +121,4 @@ async def test_the_scenario_goes_as_it_is_written(cw: Client, name: str) -> None
 
 
 def test_there_are_scenarios() -> None:
-    assert list(SCENARIOS) == ["lost-mark", "recovery"]
+    assert list(SCENARIOS) == ["cleaning", "lost-mark", "recovery"]

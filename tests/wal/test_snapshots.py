@@ -8,7 +8,7 @@ import pytest
 import cordwood
 from cordwood import Batch, Client, Corrupt, Log
 from cordwood.wal import keeper, snapshot
-from cordwood.wal.meta_codec import MetaOwner, SnapshotPart, decode_meta
+from cordwood.wal.meta_codec import MetaOwner, MetaRecord, SnapshotPart, decode_meta
 from tests.wal.contents import by_table
 from tests.wal.faulty import FaultyEngine, FaultyLog
 from tests.wal.inside import data_of, keeper_of
@@ -128,6 +128,33 @@ async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
     assert task is not None
     await task
     assert again.stats().snapshot_lag == 0
+
+
+async def test_marks_without_end_do_not_keep_a_snapshot_waiting(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cw.wal("metrics").region(7) as region:
+        await region.write_many({table: [b"x"] * 20_000 for table in (1, 2)})
+        own = keeper_of(region)
+        append, under_way = own._append, asyncio.Event()
+
+        async def noted(record: MetaRecord) -> int:
+            under_way.set()
+            return await append(record)
+
+        monkeypatch.setattr(own, "_append", noted)
+
+        async def mark_on(table: int) -> None:
+            for number in range(1, 20_001):
+                await region.mark_deleted(table, through=number)
+
+        # By turns: while the mark of one is appended, that of the other waits.
+        first = asyncio.create_task(mark_on(1))
+        await under_way.wait()
+        second = asyncio.create_task(mark_on(2))
+        await region.snapshot()
+        assert not first.done()
+        assert not second.done()
+        first.cancel()
+        second.cancel()
 
 
 async def test_a_drop_makes_a_snapshot_and_many_of_them_make_few(cw: Client) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
 from cordwood.wal.applied import AppliedLog
 from cordwood.wal.opened import RegionKeeper
 
@@ -31,14 +31,24 @@ class Cleaner:
 
     async def clean(self, timeout: float | None = None) -> None:
         """Trim what no table needs. There may be nothing to do."""
-        async with self._turn:
-            try:
-                await self._clean(timeout)
-            except Exception as error:
-                unknown = Unavailable(f"{self._data.log.name}: cleaning it raised {error!r}")
-                self.failure = error if isinstance(error, CordwoodError) else unknown
+        try:
+            async with asyncio.timeout(timeout), self._turn:  # the time for one that runs already is part of it
+                await self._noted(timeout)
+        except TimeoutError as error:
+            if isinstance(error, CordwoodError):
                 raise
-            self.failure = None
+            raise Timeout(
+                f"{self._data.log.name}: cleaning it took more than {timeout} s: what is left is cleaned the next time"
+            ) from error
+
+    async def _noted(self, timeout: float | None) -> None:
+        try:
+            await self._clean(timeout)
+        except Exception as error:
+            unknown = Unavailable(f"{self._data.log.name}: cleaning it raised {error!r}")
+            self.failure = error if isinstance(error, CordwoodError) else unknown
+            raise
+        self.failure = None
 
     async def _clean(self, timeout: float | None) -> None:
         self._keeper.check_owner()

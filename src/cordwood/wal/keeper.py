@@ -115,7 +115,11 @@ class Keeper:
     async def _run(self) -> None:
         try:
             while self._marks or self._snapshots or self._due:
-                await (self._append_marks() if self._marks else self._append_snapshot())
+                if self._marks:
+                    await self._append_marks()
+                # By turns: while marks are appended others come, and a snapshot would wait for ever.
+                if self._snapshots or self._due:
+                    await self._append_snapshot()
         finally:
             self._task = None
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.wal.cleaner import Cleaner
 from cordwood.wal.codecs import checked_codec
@@ -28,6 +28,8 @@ CODEC: Final = "cordwood"
 LAYOUT: Final = "two-topics"
 CLEAN_EVERY: Final = 60.0
 REGION_BYTES_MAX: Final = 1 << 30
+RECORD_BYTES_MIN: Final = 4096
+"""What a topic must take for a region: one table in a snapshot has up to 1 KiB, with what else a part has 2.7 KB."""
 
 OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], Awaitable[None]]
 
@@ -156,6 +158,8 @@ class Wal:
             info = await self._engine.topic(place.data.topic, timeout=timeout)
         check_topic(info, place.partitions)
         meta_info = info if place.shared or self._only_reads else await self._meta_topic(id, place, timeout)
+        for each in () if self._only_reads else (info, meta_info):
+            _check_room(each)
         logs = RegionLogs(
             id,
             self._log(place.data),
@@ -234,6 +238,14 @@ class Wal:
 
     def _time(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
+
+
+def _check_room(info: TopicInfo) -> None:
+    if info.batch_bytes_max < RECORD_BYTES_MIN:
+        raise Conflict(
+            f"topic {info.name!r} takes records of at most {info.batch_bytes_max} bytes, and a region needs"
+            f" {RECORD_BYTES_MIN}: raise its max.message.bytes, or use another name"
+        )
 
 
 class Opening:
