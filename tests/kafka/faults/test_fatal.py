@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 import cordwood
-from cordwood import Batch, CordwoodError
+from cordwood import Batch, CordwoodError, Unavailable
 from cordwood.testing.kafka import Broker
 from tests.kafka.fatal import raise_fatal
 from tests.kafka.load import Load
@@ -73,6 +73,34 @@ async def test_writers_go_on_through_one_fatal_error_after_the_other(
         await load.check()
         assert len(producers) == 5
         assert {error.outcome for error in load.errors} <= {"unknown"}
+
+
+class Placeless:
+    """The message of a report whose offset got lost, with the answer that told it."""
+
+    def offset(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("lost", [[b"0"], [b"0", b"1", b"2"], [b"2"]])
+async def test_a_record_that_is_written_nobody_knows_where_is_unknown_and_the_next_append_works(
+    kafka: Broker, topic: str, producers: list[Producer], monkeypatch: pytest.MonkeyPatch, lost: list[bytes]
+) -> None:
+    def produce(self: Producer, name: str, value: bytes, *others: Any) -> None:
+        key, partition, report, *rest = others
+        told = (lambda error, _: report(error, Placeless())) if value in lost else report
+        Producer.produce(self, name, value, key, partition, told, *rest)
+
+    monkeypatch.setattr(Recorded, "produce", produce, raising=False)
+    batch = Batch.of([b"0", b"1", b"2"], headers=[[("h", b"")]] * 3)  # with headers they go one by one
+    async with cordwood.connect(f"{kafka.url}?client.id=placeless") as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        with pytest.raises(Unavailable, match="it is written") as caught:
+            await log.append(batch)
+        assert caught.value.outcome == "unknown"
+        assert await log.append(Batch.of([b"after"])) == range(3, 4)
+        assert await values_of(log) == [b"0", b"1", b"2", b"after"]
 
 
 async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, repeat
 from operator import attrgetter, length_hint
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -83,7 +83,7 @@ class Append:
         self.sent = 0
         self.cut = False
         """The rest of its records is not sent any more."""
-        self.offsets: list[int] = []
+        self.offsets: list[int | None] = []
         self.errors: list[KafkaError] = []
         self.result: Sequence[int] | None = None
         self.error: CordwoodError | None = None
@@ -170,7 +170,7 @@ class Append:
 
         def report(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                took(message.offset())  # type: ignore[arg-type]  # what was delivered has one
+                took(message.offset())
             else:
                 failed(error)
 
@@ -186,11 +186,17 @@ class Append:
 
         return last_report
 
-    def succeed(self) -> None:
-        """Every record was delivered: the offsets, as a range where nobody else wrote in between."""
+    def succeed(self) -> bool:
+        """Every record was delivered: the offsets, as a range where nobody else wrote in between. False if they are not
+        known: where an answer was lost, and the client concludes from a later one that a record is written, its report
+        has none."""
         offsets = self.offsets
         first, last = offsets[0], offsets[-1]
-        self.result = range(first, last + 1) if last - first == self.count - 1 else offsets
+        if first is not None and last is not None and last - first == self.count - 1:
+            self.result = range(first, last + 1)
+        elif None not in offsets:
+            self.result = cast(list[int], offsets)
+        return self.result is not None
 
     def fail(self, error: CordwoodError) -> None:
         # Each caller raises its own: a shared exception would collect everybody's tracebacks.

@@ -229,12 +229,10 @@ class Sender:
         for append in appends:
             if append.error is not None:
                 continue
-            if append.errors or append.cut:
+            if append.errors or append.cut or not append.succeed():
                 append.fail(error := failure(append, self._settings))
                 if isinstance(error, (NotFound, TooLarge)):
                     self._forget(append.topic)
-            else:
-                append.succeed()
         with self._lock:
             for append in appends:
                 self._under_way.pop(append, None)
@@ -327,8 +325,13 @@ def _refused(error: Exception) -> KafkaError:
 
 def failure(append: Append, settings: Settings) -> CordwoodError:
     """What a caller is told of an append of which not every record was delivered."""
-    if not append.errors:
+    if append.cut and not append.errors:
         return Timeout(f"{append.name} was cut short", outcome="unknown")
+    if not append.errors:
+        return Unavailable(
+            f"{append.name}: it is written, but the answer that told where was lost: read the log's end",
+            outcome="unknown",
+        )
     # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
     unsent = not append.offsets and all(map(is_refused, append.errors))
     error = translated(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
