@@ -61,7 +61,7 @@ class SimulatedEngine(Engine):
     async def topic(self, name: str, *, timeout: float) -> TopicInfo:
         if name not in await self.topics(name, timeout=timeout):
             raise NotFound(name)
-        return TopicInfo(name, 1, 1, None, None, "simulated", 3000)
+        return TopicInfo(name, 1, 1, None, None, "simulated", 4096)
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         raise NotImplementedError

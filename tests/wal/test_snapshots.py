@@ -115,6 +115,26 @@ async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
     assert region.tables() == (await cw.wal("metrics").region(7)).tables()
 
 
+@pytest.mark.parametrize("name", ["SNAPSHOT_WRITES", "SNAPSHOT_MARKS"])
+async def test_r14_a_region_of_more_tables_makes_no_more_than_one_snapshot_in_so_many_writes_or_marks(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(keeper, name, 5)
+    region = await cw.wal("metrics").region(7)
+    await region.write_many({table: [b"x"] * 10 for table in range(100)})
+    await region.snapshot()
+    number = keeper_of(region)._number
+    for n in range(1, 251):
+        if name == "SNAPSHOT_WRITES":
+            await region.write(n % 100, [b"x"])
+        else:
+            await region.mark_deleted(n % 100, through=1 + n // 100)
+        task = keeper_of(region)._task
+        if task is not None:
+            await asyncio.wait([task])
+    assert keeper_of(region)._number - number == 2
+
+
 async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

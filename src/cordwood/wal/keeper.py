@@ -23,7 +23,8 @@ from cordwood.wal.writer import Writer
 SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 SNAPSHOT_WRITES: Final = 10_000
 SNAPSHOT_MARKS: Final = 10_000
-"""R14: a snapshot is due after so many bytes, writes or marks: an open never reads more than that."""
+"""R14: a snapshot is due after so many bytes, writes or marks: an open never reads more than that. Where there are more
+tables, after as many writes or marks as there are: it has all of them, and would cost more than what it spares."""
 TABLES_PER_DROP: Final = 64
 """A drop makes a snapshot due too; in a region of many tables, every so many drops as pay for it."""
 MARKS_MAX: Final = 20_000
@@ -100,10 +101,11 @@ class Keeper:
 
     def _look_whether_due(self) -> None:
         state = self._data.state
+        tables = len(state.table_states)
         if (
-            state.writes - self._snapshot_writes >= SNAPSHOT_WRITES
+            state.writes - self._snapshot_writes >= max(SNAPSHOT_WRITES, tables)
             or state.bytes - self._snapshot_bytes >= SNAPSHOT_BYTES
-            or self._marks_since >= SNAPSHOT_MARKS
+            or self._marks_since >= max(SNAPSHOT_MARKS, tables)
         ) and self._loop.time() >= self._not_before:
             self._due = True
             self._run_soon()

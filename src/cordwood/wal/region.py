@@ -214,7 +214,8 @@ class Region:
     async def snapshot(self, *, timeout: float | None = None) -> None:
         """Write down what is known of the tables, so that the next open reads only what comes after it.
 
-        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks, on a drop, by the cleaner and on close.
+        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, where there are more tables), on a
+        drop, by the cleaner and on close.
         """
         await self._owner().keeper.snapshot(timeout)
 
