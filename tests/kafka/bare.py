@@ -73,9 +73,8 @@ def _change(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
     asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
     deadline = time.monotonic() + _SECONDS
     while True:
-        admin = AdminClient(
-            {"bootstrap.servers": bootstrap}
-        )  # one that believes in a server that is away stays with it
+        # Each time a new one: a client that believes in a server that is away stays with it.
+        admin = AdminClient({"bootstrap.servers": bootstrap})
         try:
             admin.incremental_alter_configs([resource], request_timeout=_ATTEMPT_SECONDS)[resource].result(_SECONDS)
             found = admin.describe_configs([asked], request_timeout=_ATTEMPT_SECONDS)[asked].result(_SECONDS)
