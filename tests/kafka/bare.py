@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from cordwood.testing.kafka.probe import leader_of
 
 _SECONDS = 30
+_ATTEMPT_SECONDS = 3
 
 
 def create(
@@ -32,11 +33,10 @@ def create(
 
 def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
     """Change a topic's settings; they hold on return."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    _change(admin, topic, settings)
+    _change(bootstrap, topic, settings)
     # A server knows of a change before it acts by it, and makes one after the other: of the second it knows once the
     # first one holds.
-    _change(admin, topic, {"index.interval.bytes": str(5000 + secrets.randbelow(1000))})
+    _change(bootstrap, topic, {"index.interval.bytes": str(5000 + secrets.randbelow(1000))})
 
 
 def delete(bootstrap: str, topic: str) -> None:
@@ -65,16 +65,22 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
         consumer.close()
 
 
-def _change(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
+def _change(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(_SECONDS)
     asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
     deadline = time.monotonic() + _SECONDS
     while True:
-        found = admin.describe_configs([asked])[asked].result(_SECONDS)
-        if all(found[name].value == value for name, value in settings.items()):
-            return
+        # Each time a new one: a client that believes in a server that is away stays with it.
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        try:
+            admin.incremental_alter_configs([resource], request_timeout=_ATTEMPT_SECONDS)[resource].result(_SECONDS)
+            found = admin.describe_configs([asked], request_timeout=_ATTEMPT_SECONDS)[asked].result(_SECONDS)
+            if all(found[name].value == value for name, value in settings.items()):
+                return
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise
         assert time.monotonic() < deadline, f"{topic} does not take {settings}"

@@ -165,6 +165,8 @@ async def test_if_the_thread_that_writes_fails_nobody_waits_for_it(
             with pytest.raises(Unavailable) as caught:
                 await asyncio.wait_for(same.append(Batch.of([value])), 60)
             assert caught.value.outcome in ("unknown", "not_written")
+        async with cordwood.connect(f"{kafka.url}?client.id=defect") as again:  # beside the first
+            assert await again.log(log.topic).append(Batch.of([b"again"])) == range(2, 3)
     assert "ZeroDivisionError" in caplog.text
 
 

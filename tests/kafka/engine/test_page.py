@@ -32,6 +32,7 @@ def test_its_settings_are_those_that_librdkafka_is_told() -> None:
     }
     assert shown == {
         "linger.ms": str(told["linger.ms"]),
+        "max.in.flight": str(told["max.in.flight"]),
         "message.timeout.ms": str(told["message.timeout.ms"]),
         "socket.timeout.ms": f"{told['socket.timeout.ms'] // 1000} s",
         "request.timeout.ms": f"{told['request.timeout.ms'] // 1000} s",

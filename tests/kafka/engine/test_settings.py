@@ -16,6 +16,7 @@ from cordwood import InvalidInput
         ({"message.timeout.ms": "1000"}, "must not have others written twice"),
         ({"delivery.timeout.ms": "1000"}, "must not have others written twice"),
         ({"enable.gapless.guarantee": "false"}, "must not have others written twice"),
+        ({"max.in.flight": "5"}, "must not have others written twice"),
         ({"auto.offset.reset": "earliest"}, "told, not skipped"),
     ],
 )

@@ -1,6 +1,7 @@
 """The leader of a log dies under load: nothing acked is lost, nothing is there twice, the order holds."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -8,6 +9,7 @@ import cordwood
 from cordwood import Batch, Timeout
 from cordwood.testing.kafka import Cluster
 from cordwood.testing.kafka.probe import leader_of
+from tests.kafka import bare
 from tests.kafka.load import Load
 from tests.kafka.waiting import until, values_of
 
@@ -92,6 +94,30 @@ async def test_too_few_copies_take_no_appends_and_lose_none(cluster: Cluster, to
             await asyncio.to_thread(cluster.heal)
             await load.acks(100)
         await load.check()
+
+
+async def test_what_is_refused_for_now_is_written_once_and_its_place_is_known(cluster: Cluster, topic: str) -> None:
+    """Requests that follow a refused one must not come before it, nor be numbered anew."""
+    topics = [f"{topic}.{number}" for number in range(4)]
+    async with cordwood.connect(cluster.url, timeout=60) as cw:
+        for name in topics:
+            await cw.create_topic(name)
+        away = cluster.brokers[-1]
+        await asyncio.to_thread(away.kill)
+        await asyncio.to_thread(_until_another_leads, cluster, topics[0], away.number)
+        servers = ",".join(broker.bootstrap for broker in cluster.brokers if broker is not away)
+        async with AsyncExitStack() as stack:
+            loads = [await stack.enter_async_context(Load(cw.log(name), writers=8, batch=1)) for name in topics]
+            for _ in range(3):
+                for needed in ("3", "2"):  # of the two that are left
+                    setting = {"min.insync.replicas": needed}
+                    await asyncio.gather(
+                        *(asyncio.to_thread(bare.configure, servers, name, setting) for name in topics)
+                    )
+                await asyncio.gather(*(load.acks(40) for load in loads))
+        for load in loads:
+            await load.check()
+            assert load.errors == []
 
 
 async def test_a_record_that_is_out_of_time_has_no_other_one_written_twice(cluster: Cluster, topic: str) -> None:

@@ -108,7 +108,7 @@ class SharedCluster:
         with self._lock:
             self.check()
             sender = self._senders.get(batch_bytes)
-            if sender is None:
+            if sender is None or sender.failed:
                 sender = self._senders[batch_bytes] = Sender(self.settings, batch_bytes, self.forget)
             return sender
 

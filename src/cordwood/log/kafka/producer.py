@@ -62,6 +62,8 @@ class Sender:
         self._closing: float | None = None
         self._expire_next = 0.0
         self._met: dict[str, str] = {}
+        self.failed = False
+        """By a defect: it takes no appends any more, and another one has to be made."""
         self._looks = 0  # how many use the client to look at a topic
         self._thread = threading.Thread(target=self._run, name="cordwood-kafka-write", daemon=True)
         self._thread.start()
@@ -130,6 +132,7 @@ class Sender:
         except Exception:
             # A defect: nobody may wait for a thread that is gone.
             _LOGGER.exception("the thread that writes to Kafka failed")
+            self.failed = True
         finally:
             with self._lock:
                 self._closing = self._closing or time.monotonic()

@@ -24,6 +24,8 @@ _FIXED = {
     "enable.gapless.guarantee": "a record that is refused must not have others written twice",
     "message.timeout.ms": "a record that is out of time must not have others written twice, and `timeout` says when",
     "delivery.timeout.ms": "a record that is out of time must not have others written twice, and `timeout` says when",
+    "max.in.flight": "a request that is refused must not have others written twice",
+    "max.in.flight.requests.per.connection": "a request that is refused must not have others written twice",
     "transactional.id": "appends are not transactions",
     "delivery.report.only.error": "offsets come from delivery reports",
     "auto.offset.reset": "what was trimmed must be told, not skipped",
@@ -48,8 +50,11 @@ _PRODUCER: Mapping[str, Any] = {
     # second: what is out of time is given up together with the client.
     "enable.gapless.guarantee": True,
     "message.timeout.ms": 0,
+    # Nor the third: it also numbers anew where a broker refuses a request, for now, and with it those that follow.
+    # A broker takes one request of a connection after the other, so that there is little to win by sending more.
+    "max.in.flight": 1,
     "acks": "all",
-    # A lone append is sent at once. In bulk the requests that are under way make the rest wait, and with that batch up.
+    # A lone append is sent at once. In bulk the request that is under way makes the rest wait, and with that batch up.
     "linger.ms": 0,
     # The topic's own limit is checked before a record is sent.
     "message.max.bytes": 1_000_000_000,
