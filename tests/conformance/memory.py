@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
 from cordwood.log import Engine, Log, Reader, TopicInfo
+from cordwood.log.arguments import milliseconds_at, whole_number
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
 from cordwood.records.headers import HeaderColumn
 
@@ -143,13 +144,12 @@ class MemoryLog(Log):
         return partition.start, partition.end
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
-        if when.tzinfo is None:
-            raise InvalidInput(f"{when!r} has no time zone")
+        wanted = milliseconds_at(when)
         partition = self.found()
-        wanted = when.timestamp() * 1000
         return next((r.offset for r in partition.records if r.timestamp >= wanted), partition.end)
 
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        before = whole_number("before", before)
         with self.engine.store.lock:
             partition = self.found()
             if not 0 <= before <= partition.end:
@@ -178,6 +178,7 @@ class MemoryReader(Reader):
         log.engine.readers.add(self)
 
     async def __anext__(self) -> StoredBatch:
+        await asyncio.sleep(0)
         while not self.closed:
             partition = self.log.found()
             with self.log.engine.store.lock:

@@ -508,24 +508,3 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
         await cw.log("slow").append(Batch.of([b"value"]))
         acked.set()
         assert await values_of(cw.log("slow")) == [b"value"]
-
-
-# -- what is no number --------------------------------------------------------------------------------------------
-
-
-async def test_a_trim_to_no_whole_number_changes_nothing(data: Path) -> None:
-    async with cordwood.connect(data) as cw:
-        await cw.create_topic("events")
-        log = cw.log("events")
-        await log.append(Batch.of([b"0", b"1", b"2"]))
-        with pytest.raises(TypeError):
-            await log.trim(before=1.5)  # type: ignore[arg-type]  # that is what is tested
-    async with cordwood.connect(data) as cw:
-        assert await values_of(cw.log("events")) == [b"0", b"1", b"2"]
-
-
-async def test_a_time_that_is_none_is_a_type_error(data: Path) -> None:
-    async with cordwood.connect(data) as cw:
-        await cw.create_topic("events")
-        with pytest.raises(TypeError):
-            await cw.log("events").offset_at("2026-01-01")  # type: ignore[arg-type]  # that is what is tested

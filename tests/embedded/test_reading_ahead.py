@@ -1,8 +1,6 @@
 """Two threads read ahead for one reader: what they bring comes in the order of the log, and ends where that says."""
 
-import asyncio
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -62,22 +60,3 @@ async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monk
                 seen += batch.offsets
     damaged = int(str(caught.value).split()[-1])
     assert seen == list(range(damaged))
-
-
-async def test_a_user_who_is_slower_than_the_disk_can_be_cancelled(folder: Path) -> None:
-    seen: list[int] = []
-
-    async def read_slowly() -> None:
-        async for batch in log.read():
-            seen.extend(batch.offsets)
-            if len(seen) == len(_RECORDS):
-                reading.cancel()
-            # As any work that does not wait for the loop. Meanwhile the threads bring what comes next.
-            time.sleep(0.02)  # noqa: ASYNC251
-
-    async with cordwood.connect(folder, read_only=True) as cw:
-        log = cw.log("events")
-        reading = asyncio.ensure_future(read_slowly())
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-    assert len(seen) < _BATCHES * len(_RECORDS)

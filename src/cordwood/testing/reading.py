@@ -1,5 +1,8 @@
 """Reading what is there: ranges, and the life of a reader."""
 
+import asyncio
+import time
+
 import pytest
 
 from cordwood.client import Client
@@ -118,6 +121,27 @@ class Reading(UnderTest):
         async for _batch in log.read():
             break
         assert await values_of(log) == numbered(30)
+
+    async def test_a_user_who_is_slower_than_the_log_can_be_cancelled(self, log: Log) -> None:
+        """Where the next batch is always there, a reader that never waits would keep the loop to itself."""
+        for _ in range(24):
+            await log.append(Batch.of([bytes(1_000_000)]))
+
+        late: list[int] = []
+
+        async def read_slowly() -> None:
+            async with log.read() as reader:
+                await anext(reader)
+                reading.cancel()
+                time.sleep(0.1)  # noqa: ASYNC251  # as any work that does not wait for the loop
+                async for batch in reader:
+                    late.extend(batch.offsets)
+                    time.sleep(0.1)  # noqa: ASYNC251
+
+        reading = asyncio.ensure_future(read_slowly())
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert len(late) < 6, "more than what was read at once"
 
     async def test_an_ended_reader_stays_at_its_end(self, log: Log, thirty: list[int]) -> None:
         reader = log.read()

@@ -110,6 +110,11 @@ class Trimming(UnderTest):
         with pytest.raises(InvalidInput):
             await log.trim(before=-1)
 
+    async def test_a_trim_to_no_whole_number_changes_nothing(self, log: Log, twenty: list[int]) -> None:
+        with pytest.raises(TypeError):
+            await log.trim(before=twenty[1] + 0.5)  # type: ignore[arg-type]  # that is what is tested
+        assert await log.bounds() == (twenty[0], twenty[-1] + 1)
+
     async def test_every_connection_sees_the_trim(self, url: str, cw: Client, log: Log, twenty: list[int]) -> None:
         async with self.connect(url) as other:
             same = other.log(log.topic)
@@ -201,6 +206,15 @@ class Trimming(UnderTest):
         assert await log.offset_at(moment(1).astimezone(east)) == offsets[1]
         with pytest.raises(InvalidInput):
             await log.offset_at(datetime(2024, 2, 29))  # whose clock would that be?
+
+    async def test_offset_at_is_exact_to_the_microsecond(self, log: Log) -> None:
+        """By floats, it is one millisecond off for some moments, such as this one."""
+        near = datetime(1970, 1, 1, 0, 0, 2, 7_000, UTC)
+        offsets = await log.append(Batch.of(numbered(2), timestamps=[2007, 2008]))
+        assert await log.offset_at(near) == offsets[0]
+        assert await log.offset_at(near + timedelta(microseconds=1)) == offsets[1]
+        with pytest.raises(TypeError):
+            await log.offset_at("1970-01-01")  # type: ignore[arg-type]  # that is what is tested
 
     async def test_offset_at_over_segments(self, log: Log) -> None:
         size = 128 * 1024

@@ -1,7 +1,6 @@
 """One log of a cluster, as a connection sees it."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -9,6 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
+from cordwood.log.arguments import milliseconds_at, whole_number
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import Batch, StoredBatch
@@ -87,15 +87,14 @@ class KafkaLog(Log):
         return await self._call(seconds, "bounds", lambda: self._cluster.offsets.bounds(*self._place, seconds))
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
-        if when.tzinfo is None:
-            raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
-        timestamp = math.ceil(when.timestamp() * 1000)
+        timestamp = milliseconds_at(when)
         seconds = self._seconds(timeout)
         offsets = self._cluster.offsets
         return await self._call(seconds, "offset_at", lambda: offsets.at(*self._place, max(0, timestamp), seconds))
 
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
         self._connection.check_writable()
+        before = whole_number("before", before)
         if before < 0:
             raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
         seconds = self._seconds(timeout)

@@ -1,5 +1,6 @@
 """Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready."""
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +25,9 @@ class KafkaReader(Reader):
 
     async def __anext__(self) -> StoredBatch:
         ahead = self._ahead
+        # A turn of the loop for each batch: where reading is faster than its user, nobody could cancel the user. Before
+        # it is taken, so that a cancelled call loses none.
+        await asyncio.sleep(0)
         while True:
             arrived = Wanted()
             step = ahead.take(arrived)
