@@ -32,14 +32,6 @@ def target_of(cluster: SharedCluster, topic: str, partition: int, batch: Batch) 
         return _checked_target(cluster, topic, partition, batch)
 
 
-def _checked_target(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
-    facts = writable_topic(cluster, topic, partition)
-    check_batch(f"{topic}/{partition}", batch, facts)
-    sender = cluster.sender(facts.batch_bytes_max)
-    sender.meet(topic, facts.topic_id)
-    return Target(facts, sender)
-
-
 def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
     """What is known of a topic that has this partition, and that this user may write. Blocks."""
     facts = cluster.facts(topic)
@@ -74,3 +66,11 @@ def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
             f"{log}: record {index} of the batch has the timestamp {earliest} ms, and the least on Kafka is"
             f" {TIMESTAMP_MIN}: librdkafka would take it for none, and set the time of the append"
         )
+
+
+def _checked_target(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
+    facts = writable_topic(cluster, topic, partition)
+    check_batch(f"{topic}/{partition}", batch, facts)
+    sender = cluster.sender(facts.batch_bytes_max)
+    sender.meet(topic, facts.topic_id)
+    return Target(facts, sender)
