@@ -47,31 +47,26 @@ class TableLogs:
         """
         return self.payloads.nbytes
 
+    def within(self, start: int, stop: int | None) -> TableLogs | None:
+        """Those with numbers in [start, stop), if there are any.
+
+        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).within(2, None).sequences
+        range(2, 3)
+        """
+        sequences = self.sequences
+        low = max(start - sequences.start, 0)
+        high = len(sequences) if stop is None else min(len(sequences), stop - sequences.start)
+        if low >= high:
+            return None
+        if high - low == len(sequences):
+            return self
+        return TableLogs(self.table, sequences[low:high], self.payloads[low:high], self.offset)
+
     def copied(self) -> TableLogs:
         """The same, apart from what was read with it: a view of a few bytes would keep all of that alive."""
         _, offsets, data = self.payloads.compact()
         column = BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))
         return TableLogs(self.table, self.sequences, column, self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which logs a reader gives out: of one table or of all, with numbers in [start, stop)."""
-
-    table: int | None = None
-    start: int = 1
-    stop: int | None = None
-
-    def part(self, logs: TableLogs, first: int) -> TableLogs | None:
-        """What is wanted of the logs from number `first` on."""
-        sequences = logs.sequences
-        low = max(first, self.start) - sequences.start
-        high = len(sequences) if self.stop is None else min(len(sequences), self.stop - sequences.start)
-        if low >= high:
-            return None
-        if high - low == len(sequences):
-            return logs
-        return TableLogs(logs.table, sequences[low:high], logs.payloads[low:high], logs.offset)
 
 
 class Place(NamedTuple):
@@ -120,9 +115,9 @@ class RegionReader(ABC):
 
 
 class LogReader(RegionReader):
-    """Reads the data log for itself."""
+    """Reads the data log: all tables, or those that are asked for with each batch."""
 
-    def __init__(self, log: Log, place: Place, wanted: Wanted, stop: int | None, start_over: StartOver) -> None:
+    def __init__(self, log: Log, place: Place, stop: int | None, start_over: StartOver) -> None:
         self.skipped = 0
         """Logs that were read over: they are deleted, or of no table that was asked for."""
         self.offset = place.start
@@ -130,7 +125,6 @@ class LogReader(RegionReader):
         self._log = log
         self._reader: Reader | None = log.read(place.start, stop)
         self._place = place
-        self._wanted = wanted
         self._stop = stop
         self._start_over = start_over
         self._ready: deque[TableLogs] = deque()
@@ -168,11 +162,8 @@ class LogReader(RegionReader):
         except Trimmed as trimmed:
             await self._go_on_behind(trimmed)
             return
-        done = self._take(self._place.records(batch))
+        self._take(self._place.records(batch))
         self.offset = batch.offsets[-1] + 1
-        if done:
-            await self._reader.close()
-            self._reader = None
 
     async def _go_on_behind(self, trimmed: Trimmed) -> None:
         """R16: what was trimmed is deleted. The rest is there, all of it behind what was given out."""
@@ -186,10 +177,9 @@ class LogReader(RegionReader):
         if self._stop is None or place.start < self._stop:
             self._reader = self._log.read(place.start, self._stop)
 
-    def _take(self, records: Iterator[tuple[int, DataRecord]]) -> bool:
-        """Keep what is wanted of the records that count; whether nothing that is wanted can follow."""
-        (_, fence, deleted, _), wanted, only, ready = self._place, self._wanted, self._only, self._ready
-        only_table, stop, whole = wanted.table, wanted.stop, wanted == Wanted()
+    def _take(self, records: Iterator[tuple[int, DataRecord]]) -> None:
+        """Keep what is asked for of the records that count, and is not deleted."""
+        (_, fence, deleted, _), only, ready = self._place, self._only, self._ready
         for offset, record in records:
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
@@ -197,22 +187,15 @@ class LogReader(RegionReader):
             owner, logs, table, first, count, _ = record
             if not fence.takes_write(owner, logs, count):
                 continue
-            if only_table is not None and only_table != table:
-                continue
             if only is not None and table not in only:
                 self.skipped += count
                 continue
-            if stop is not None and first >= stop and fence.ordered:
-                return True
-            live = deleted.get(table, 0) + 1
-            if live <= first:
-                live = first
-            else:
-                self.skipped += min(live - first, count)
-                if live - first >= count:
-                    continue
-            logs_of = TableLogs(table, range(first, first + count), record.payloads, offset)
-            part = logs_of if whole and live == first else wanted.part(logs_of, live)
-            if part is not None:
-                ready.append(part)
-        return False
+            gone = deleted.get(table, 0) + 1 - first
+            if gone >= count:
+                self.skipped += count
+                continue
+            numbers, payloads = range(first, first + count), record.payloads
+            if gone > 0:
+                self.skipped += gone
+                numbers, payloads = numbers[gone:], payloads[gone:]
+            ready.append(TableLogs(table, numbers, payloads, offset))

@@ -14,9 +14,9 @@ from cordwood.wal.codec import checked_payloads
 from cordwood.wal.names import checked_id
 from cordwood.wal.opened import Opened, RegionWriter, WriteUnderWay
 from cordwood.wal.owning import Owning
-from cordwood.wal.reader import LogReader, Place, RegionReader, Wanted
+from cordwood.wal.reader import LogReader, Place, RegionReader
 from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
-from cordwood.wal.sharing import TableReads
+from cordwood.wal.sharing import TableReads, Wanted
 from cordwood.wal.state import TableMeta
 from cordwood.wal.stats import RegionStats
 
@@ -279,7 +279,7 @@ class Region:
         return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
 
     def _reader(self, place: Place, stop: int | None) -> LogReader:
-        return LogReader(self._data.log, place, Wanted(), stop, self._start_over)
+        return LogReader(self._data.log, place, stop, self._start_over)
 
     def _scan(self, start: int, stop: int) -> LogReader:
         """From a write that counts, or from where the state ends: there no write needs to be."""

@@ -9,12 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from cordwood.wal.reader import LogReader, RegionReader, TableLogs, Wanted
+from cordwood.wal.reader import LogReader, RegionReader, TableLogs
 
 CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
 """What waits for one reader, besides the first write."""
+
+
+class Wanted(NamedTuple):
+    """Which logs a reader gives out: of one table, with numbers in [start, stop)."""
+
+    table: int
+    start: int
+    stop: int | None
+
 
 StartScan: TypeAlias = "Callable[[int, int], LogReader]"
 """Reads all tables from an offset where a write is that counts to below another one."""
@@ -132,7 +141,6 @@ class TableReader(RegionReader):
     """The logs of one table."""
 
     def __init__(self, reads: TableReads, wanted: Wanted, start: int, stop: int | None) -> None:
-        assert wanted.table is not None
         self.table = wanted.table
         self.start = start
         """Where it goes on: where it began, or at a write that counts, of which it may have been given some."""
@@ -176,7 +184,7 @@ class TableReader(RegionReader):
         if self.stop is not None and logs.offset >= self.stop:
             self.end()
             return
-        part = wanted.part(logs, logs.sequences.start)
+        part = logs.within(wanted.start, wanted.stop)
         if part is None:
             beyond = wanted.stop is not None and logs.sequences.start >= wanted.stop
             if beyond and self.scan is not None and self.scan.reader.ordered:

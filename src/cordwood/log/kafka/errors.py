@@ -91,6 +91,9 @@ def translated(error: KafkaError, what: str, settings: Settings, outcome: Outcom
         return Timeout(f"{what}: Kafka did not answer within the time ({said}): try again", outcome=outcome)
     if code in _TOO_LARGE:
         return TooLarge(f"{what}: {said}: split it, or raise the topic's max.message.bytes", outcome=outcome)
+    if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in said:
+        # The same code as for more copies than there are brokers; but here they are there, and not in touch.
+        return Unavailable(f"{what}: {said}: try again", outcome=outcome)
     if code in _INVALID:
         return InvalidInput(f"{what}: {said}", outcome=outcome)
     if code in _NO_RIGHTS:
