@@ -14,6 +14,7 @@ LARGE_BYTES = 256 * 1024
 batch_of = attrgetter("batch")
 expected_of = attrgetter("expected")
 _notify_of = attrgetter("notify")
+_weight_of = attrgetter("weight")
 
 
 class Waiter(Protocol):
@@ -62,8 +63,12 @@ def fail(appends: Iterable[Append], error: CordwoodError) -> None:
     deliver(failed)
 
 
-def frames(appends: Iterable[Append]) -> Iterator[tuple[list[Append], int]]:
+def frames(appends: list[Append]) -> Iterator[tuple[list[Append], int]]:
     """Appends that share a frame, and the most bytes that it can take: few frames, but large appends alone."""
+    weights = list(map(_weight_of, appends))
+    if weights and FRAME_SLACK_BYTES + sum(weights) <= FRAME_BYTES_MAX and max(weights) < LARGE_BYTES:
+        yield appends, FRAME_SLACK_BYTES + sum(weights)  # many small ones, mostly
+        return
     frame: list[Append] = []
     size = FRAME_SLACK_BYTES
     for append in appends:

@@ -147,16 +147,17 @@ class Turn:
 
     def _take_group(self) -> list[Append]:
         """Group commit: all that waits, up to a limit, shares the next sync."""
-        group: list[Append] = []
-        size = 0
-        queue = self._queue
-        while queue and size < GROUP_BYTES_MAX:
-            append = queue.popleft()
-            size += append.weight
-            if not append.waiter.cancelled():
-                group.append(append)
+        taken, size = self._queue, self._queue_bytes
+        if size <= GROUP_BYTES_MAX:
+            self._queue = deque()
+        else:
+            taken, size = deque(), 0
+            while self._queue and size < GROUP_BYTES_MAX:
+                append = self._queue.popleft()
+                size += append.weight
+                taken.append(append)
         self._queue_bytes -= size
-        return group
+        return [append for append in taken if not append.waiter.cancelled()]
 
     def _write_group(self, group: list[Append]) -> None:
         self.in_flight = group
