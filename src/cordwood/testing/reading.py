@@ -123,7 +123,7 @@ class Reading(UnderTest):
         assert await values_of(log) == numbered(30)
 
     async def test_a_user_who_is_slower_than_the_log_can_be_cancelled(self, log: Log) -> None:
-        """Where the next batch is always there, a reader that never waits would keep the loop to itself."""
+        # Where the next batch is always there, a reader that never waits would keep the loop to itself.
         for _ in range(24):
             await log.append(Batch.of([bytes(1_000_000)]))
 

@@ -208,7 +208,7 @@ class Trimming(UnderTest):
             await log.offset_at(datetime(2024, 2, 29))  # whose clock would that be?
 
     async def test_offset_at_is_exact_to_the_microsecond(self, log: Log) -> None:
-        """By floats, it is one millisecond off for some moments, such as this one."""
+        # By floats, it is one millisecond off for some moments, such as this one.
         near = datetime(1970, 1, 1, 0, 0, 2, 7_000, UTC)
         offsets = await log.append(Batch.of(numbered(2), timestamps=[2007, 2008]))
         assert await log.offset_at(near) == offsets[0]
