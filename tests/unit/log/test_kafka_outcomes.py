@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from confluent_kafka import KafkaError
 
-from cordwood import Batch
+from cordwood import Batch, CordwoodError, NotFound
 from cordwood.log.kafka.delivery import Append
 from cordwood.log.kafka.producer import failure
 from cordwood.log.kafka.settings import Settings
@@ -26,10 +26,21 @@ from cordwood.url import KafkaUrl, parse_url
     ],
 )
 async def test_only_what_was_refused_for_good_is_not_written(codes: list[int], written: int, outcome: str) -> None:
+    assert told(codes, written).outcome == outcome
+
+
+async def test_a_record_whose_partition_the_client_has_forgotten_was_for_a_topic_that_is_gone() -> None:
+    error = told([KafkaError._DESTROY], 0)
+    assert isinstance(error, NotFound)
+    assert error.outcome == "unknown"
+
+
+def told(codes: list[int], written: int) -> CordwoodError:
+    """Of an append of two records, with these errors, and so many that were written."""
     loop = asyncio.get_running_loop()
     append = Append("events", 0, Batch.of([b"a", b"b"]), loop, loop.create_future(), 0.0)
     append.errors += map(KafkaError, codes)
     append.offsets += range(written)
     url = parse_url("kafka://127.0.0.1:9092")
     assert isinstance(url, KafkaUrl)
-    assert failure(append, Settings.of(url, 30)).outcome == outcome
+    return failure(append, Settings.of(url, 30))
