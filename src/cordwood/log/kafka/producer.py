@@ -336,8 +336,8 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
             outcome="unknown",
         )
     if append.errors[0].code() == KafkaError._DESTROY:
-        # The report of a record whose partition the client forgets while it waits there. Not of a client that ends: what
-        # it has was given up before.
+        # The report of a record whose partition the client forgets while it waits there. Not of a client that ends:
+        # what that one has was given up before.
         return NotFound(f"{append.name}: the topic was deleted meanwhile: create_topic makes one", outcome="unknown")
     # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
     unsent = not append.offsets and all(map(is_refused, append.errors))
