@@ -336,9 +336,12 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
             outcome="unknown",
         )
     if append.errors[0].code() == KafkaError._DESTROY:
-        # The report of a record whose partition the client forgets while it waits there. Not of a client that ends:
-        # what that one has was given up before.
-        return NotFound(f"{append.name}: the topic was deleted meanwhile: create_topic makes one", outcome="unknown")
+        # Met once, where a topic was deleted under an append. What a client has that we end was given up before, so we
+        # take it that the client has let go of the partition. Whether the record was written, nobody knows.
+        return NotFound(
+            f"{append.name}: the client has let go of the partition, as where a topic is deleted: look for the topic",
+            outcome="unknown",
+        )
     # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
     unsent = not append.offsets and all(map(is_refused, append.errors))
     error = translated(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
