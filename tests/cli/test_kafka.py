@@ -102,6 +102,54 @@ def test_following_ends_with_an_interrupt(start: Start, run: Command, events: st
     assert (follower.returncode, out, err) == (130, b"", b"")
 
 
+@pytest.mark.processes
+def test_two_that_append_at_once(start: Start, run: Command, events: str) -> None:
+    both = {name: start("log", "append", events, "--json") for name in ("a", "b")}
+    lines = {name: [f"{name} {number}" for number in range(20_000)] for name in both}
+    # Fed in turns, so that they write at the same time.
+    for first in range(0, 20_000, 1000):
+        for name, process in both.items():
+            assert process.stdin is not None
+            process.stdin.write("".join(f"{line}\n" for line in lines[name][first : first + 1000]).encode())
+            process.stdin.flush()
+    for process in both.values():
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, b"")
+        assert sum(json.loads(line)["records"] for line in out.splitlines()) == 20_000
+    records = [json.loads(line) for line in run("log", "read", events, "--json").out.splitlines()]
+    assert [record["offset"] for record in records] == list(range(40_002))
+    values = [record["value"] for record in records[2:]]
+    for name in both:
+        assert [value for value in values if value.startswith(name)] == lines[name]
+
+
+@pytest.mark.processes
+def test_two_that_make_a_topic_at_once(start: Start, run: Command, url: str, topic: str) -> None:
+    both = [start("topics", "create", topic) for _ in range(2)]
+    ended = sorted((process.wait(60), process.communicate()[1].decode()) for process in both)
+    assert ended[0] == (0, "")
+    code, said = ended[1]
+    assert code == 1
+    assert said.startswith("cordwood: ")
+    assert "exists" in said
+    assert len(said.splitlines()) == 1
+    assert run("log", "append", topic, "it works").code == 0
+
+
+@pytest.mark.processes
+def test_an_append_that_is_interrupted_has_written_what_it_said(start: Start, run: Command, events: str) -> None:
+    appending = start("log", "append", events, "--json")
+    assert appending.stdin is not None
+    appending.stdin.write(b"line\n" * 5000)
+    appending.stdin.flush()
+    assert appending.stdout is not None
+    said = json.loads(appending.stdout.readline())
+    appending.send_signal(signal.SIGINT)
+    appending.stdin.close()
+    assert appending.wait(30) == 130
+    assert json.loads(run("log", "bounds", events, "--json").out)["stop"] >= said["stop"]
+
+
 def test_settings_come_from_a_file(run: Command, kafka: Broker, tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text("# who we are\n\nclient.id = the command\nsasl.password=s3cret=2\n")

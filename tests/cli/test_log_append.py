@@ -50,7 +50,7 @@ def test_options_may_stand_anywhere(run: Command) -> None:
 def test_json_prints_each_ack(run: Command) -> None:
     run("log", "append", "events", "a")
     ran = run("log", "append", "events", "b", "c", "--json")
-    assert json.loads(ran.out) == {"topic": "events", "partition": 0, "start": 1, "stop": 3}
+    assert json.loads(ran.out) == {"topic": "events", "partition": 0, "start": 1, "stop": 3, "records": 2}
 
 
 def test_the_key_decides_the_partition_unless_one_is_named(run: Command) -> None:

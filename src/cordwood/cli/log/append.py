@@ -113,7 +113,8 @@ class _Appender:
             first, _, records = self.acked.get(partition, (offsets[0], 0, 0))
             self.acked[partition] = first, offsets[-1], records + len(offsets)
             if self._json:
-                stop = offsets[-1] + 1
-                print_json({"topic": self._topic, "partition": partition, "start": offsets[0], "stop": stop})
+                # The records are counted: on Kafka, those of others may stand between them.
+                place = {"start": offsets[0], "stop": offsets[-1] + 1, "records": len(offsets)}
+                print_json({"topic": self._topic, "partition": partition, **place})
                 # An ack that stays in a buffer is of no use to whoever waits for it.
                 flush()
