@@ -34,7 +34,6 @@ _VERSION = 1
 _SLOT_BYTES = 128
 _END_BYTES = 64
 _START_BYTES = 32
-_START_PLACES = (_END_BYTES, _END_BYTES + _START_BYTES)
 _CRC = struct.Struct("<I")
 _END = struct.Struct("<4sIIQQQq16x")
 _START = struct.Struct("<4sIIQ8x")
@@ -107,7 +106,7 @@ class PublishedReader:
 
     def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
         """How far this log is durable, as far as it was published."""
-        fields = _part(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC)
+        (fields,) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
         if fields is None or Owner(fields[0], fields[1]) != owner:
             return None
         plog, end, next_offset, max_timestamp = fields[2:]
@@ -182,7 +181,7 @@ class PublishedWriter:
         # Until the sync has succeeded nobody knows what is there.
         self._failed_copies.update((slot, copy) for slot, copy, _ in copies)
         for slot, copy, part in copies:
-            self._ends.write([part], slot * _SLOT_BYTES + _START_PLACES[copy])
+            self._ends.write([part], slot * _SLOT_BYTES + _END_BYTES + copy * _START_BYTES)
         self._ends.sync()
         for slot, _, _ in copies:
             del self._failed_copies[slot]
@@ -204,23 +203,36 @@ class PublishedWriter:
 
 def _starts(file: File | None, slot: int, owner: Owner) -> list[int | None]:
     """The first kept offset as both copies have it; None for one that is another log's, or damaged."""
-    parts = [_part(file, slot * _SLOT_BYTES + place, _START, _START_MAGIC) for place in _START_PLACES]
+    parts = _parts(file, slot * _SLOT_BYTES + _END_BYTES, _START, _START_MAGIC, 2)
     return [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
 
 
-def _part(file: File | None, position: int, layout: struct.Struct, magic: bytes) -> tuple[int, ...] | None:
-    if file is None:
-        return None
+def _parts(
+    file: File | None, position: int, layout: struct.Struct, magic: bytes, count: int
+) -> list[tuple[int, ...] | None]:
+    """So many parts, one behind the other, with one look: a reader beside the writer takes one before each read.
+
+    None for a part that was never written, is of another kind, or is damaged.
+    """
     size = _CRC.size + layout.size
+    parts: list[tuple[int, ...] | None] = [None] * count
+    if file is None:
+        return parts
     # A part that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
     for _ in range(3):
-        data = file.read(size, position)
-        if len(data) < size:
-            return None
-        if _CRC.unpack_from(data)[0] == crc32c(data[_CRC.size :]):
-            found, *values = layout.unpack(data[_CRC.size :])
-            return tuple(values) if found == magic else None
-    return None
+        damaged = False
+        data = bytes(file.read(count * size, position))
+        for number in range(len(data) // size):
+            part = data[number * size : (number + 1) * size]
+            body = part[_CRC.size :]
+            if _CRC.unpack_from(part)[0] == crc32c(body):
+                found, *fields = layout.unpack(body)
+                parts[number] = tuple(fields) if found == magic else None
+            else:
+                damaged = damaged or any(part)
+        if not damaged:
+            break
+    return parts
 
 
 def _encoded_catalog(catalog: Catalog) -> bytes:

@@ -32,7 +32,7 @@ class _Slot:
 
 
 class NativeReader(Reader):
-    """At most four steps of about 3 MiB are held: the one that is given out, and three that are being made or wait.
+    """At most four steps of about 4 MiB are held: the one that is given out, and three that are being made or wait.
 
     Two threads read ahead, step after step, without asking the loop: a hop between threads for every step would cost a
     third of the speed. One reads while the other checks and decodes what it has read. They end when enough waits, or at

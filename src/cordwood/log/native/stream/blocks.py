@@ -20,7 +20,7 @@ from ..world.disk import File
 
 # One read of the disk. Neighbouring frames are mostly of one length, so a read is made to end behind a whole one, with
 # the header of the next, which tells how long that is; a frame that is cut at the end is read again.
-_READ_BYTES = 3 * 1024 * 1024
+_READ_BYTES = 4 * 1024 * 1024
 _FIND_BYTES = 256 * 1024
 
 

@@ -1,5 +1,7 @@
 """Reading a log across its plogs."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from cordwood.errors import Corrupt, NotFound, Trimmed
@@ -41,9 +43,14 @@ class Step(NamedTuple):
     frames: Frames
     start: int
     stop: int
+    begin_next: Callable[[], None] | None
+    """Where it is the first of its plog: asks the disk for the plog that follows, to be there when this one ends."""
 
     def batches(self) -> list[StoredBatch]:
         """Its batches, CRCs checked. May run on any thread, beside the next read."""
+        if self.begin_next is not None:
+            # Here, since nobody waits for it, while the next read waits for the one that brought this step.
+            self.begin_next()
         batches = self.frames.decoded()
         first = batches[0].offsets[0]
         if first < self.start:
@@ -63,6 +70,7 @@ class LogCursor:
         self._source = source
         self._plog: PlogCursor | None = None
         self._link: Link | None = None
+        self._begin_next: Callable[[], None] | None = None
 
     def read(self, stop: int | None) -> list[StoredBatch]:
         """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
@@ -103,8 +111,9 @@ class LogCursor:
                 f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
                 f" {frames.next_offset - 1} stand there, not {self.offset}"
             )
-        step = Step(frames, self.offset, min(frames.next_offset, limit))
+        step = Step(frames, self.offset, min(frames.next_offset, limit), self._begin_next)
         self.offset = step.stop
+        self._begin_next = None
         return step
 
     def close(self) -> None:
@@ -128,10 +137,11 @@ class LogCursor:
         if self._plog is None or self._link is None or self._link.id != link.id:
             self.close()
             self._plog, self._link = open_cursor(self._source.plogs, link.id), link
-            self._plog.skip_to(self.offset, link.first_offset, end)
+            if self.offset > link.first_offset:
+                self._plog.skip_to(self.offset, link.first_offset, end)
             for following in view.chain.links[place + 1 : place + 2]:
                 # Plogs are read concurrently: the disk is at the next one while this one is worked on.
-                self._source.plogs.begin_read(following.id)
+                self._begin_next = partial(self._source.plogs.begin_read, following.id)
         return self._plog, end
 
 

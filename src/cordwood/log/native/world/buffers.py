@@ -6,7 +6,7 @@ new page of the next one is a fault. Reading a log from the page cache is three 
 
 import threading
 
-BUFFER_BYTES = 3 * 1024 * 1024 + 4096
+BUFFER_BYTES = 4 * 1024 * 1024 + 4096
 """One read of a reader: several frames, and the header of the next."""
 
 POOL_BYTES_MAX = 48 * 1024 * 1024

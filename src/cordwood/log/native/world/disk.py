@@ -200,14 +200,10 @@ class RealFile:
         if position < 0:
             raise OSError(errno.EINVAL, "a position below zero", self.name)
         view = _POOL.take(size)
-        done = os.preadv(self._fd, (view,), position)
-        if done == size:
-            return view
+        done = count = os.preadv(self._fd, (view,), position)
         # One call may return less in the middle of a file (it stops at 2 GiB); only zero bytes mean the end.
-        while done < size:
+        while count and done < size:
             count = os.preadv(self._fd, (view[done:],), position + done)
-            if count == 0:
-                break
             done += count
         return view[:done]
 
