@@ -124,8 +124,8 @@ class BinaryColumn(Sequence["bytes | None"]):
         15
         """
         start, length, offsets = self._start, self._length, self._offsets
-        bitmap = 0 if self._validity is None else (length + 7) >> 3
-        return int(offsets[start + length] - offsets[start]) + 4 * (length + 1) + bitmap
+        size: int = offsets[start + length] - offsets[start] + 4 * length + 4
+        return size if self._validity is None else size + ((length + 7) >> 3)
 
     def buffers(self) -> tuple[memoryview | None, memoryview, memoryview]:
         """Validity bitmap (bit 1 = valid, lowest bit first; None: no nulls), int32 offsets, data; not copied.

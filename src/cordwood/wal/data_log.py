@@ -117,16 +117,18 @@ def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int,
     """The records of a batch of a data log, with their offsets; their columns are views of the batch."""
     values = batch.rows()[0]
     views: Iterable[memoryview]
+    numbers: Iterable[memoryview | None] = repeat(None)
     starts: Iterable[int]
     stops: Iterable[int]
     if isinstance(values, BinaryColumn):
         _, offsets, data = values.buffers()
         bounds = offsets[values.start : values.start + len(values) + 1].tolist()
         views, starts, stops = repeat(data), bounds, bounds[1:]
+        numbers = repeat(data[: len(data) & ~3].cast("i"))
     else:
         # A null, which nobody of ours writes, is no record: decoding says so.
         views = [memoryview(value or b"") for value in values]
         starts, stops = repeat(0), map(len, views)
     places = batch.offsets
     same = repeat(region), repeat(log.name), places, repeat(log._verifies)
-    return zip(places, map(decode_record, views, starts, stops, *same), strict=True)
+    return zip(places, map(decode_record, views, numbers, starts, stops, *same), strict=True)

@@ -184,7 +184,7 @@ class LogReader(RegionReader):
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
                 continue
-            owner, logs, table, first, count, _ = record
+            owner, logs, table, first, count, _, _, _, _ = record
             if not fence.takes_write(owner, logs, count):
                 continue
             if only is not None and table not in only:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -49,20 +49,15 @@ class RecoveryReport:
 class _Channel:
     """What waits for one table."""
 
-    __slots__ = ("after", "busy", "parked", "size", "table", "views", "waiting")
+    __slots__ = ("active", "after", "parked", "size", "table", "waiting")
 
     def __init__(self, table: int) -> None:
         self.table = table
         self.waiting: deque[tuple[TableLogs, int]] = deque()  # with their weights
-        self.views = 0  # so many of them, the last ones, are views of the batch that was read last
         self.size = 0
-        self.busy = False
+        self.active = False  # whether something waits, or is being applied
         self.parked: int | None = None  # the offset of the first write that found it full
         self.after = -1  # what it takes lies behind this offset: the last one that it took, or no place at all
-
-    @property
-    def idle(self) -> bool:
-        return not self.waiting and not self.busy
 
     def park(self, offset: int) -> None:
         """R18: it is full. It takes nothing more of this scan, and a further one begins for it there."""
@@ -79,11 +74,13 @@ class _Channel:
         self.parked = None
         self.after = _NOWHERE
 
-    def copy_views(self) -> None:
-        """What goes on waiting is copied: a view of a few bytes would keep everything alive that was read with it."""
+    def copy_views(self, start: int) -> None:
+        """What was read from that offset on and goes on waiting: a view of a few bytes would keep all of it alive."""
         waiting = self.waiting
-        for place in range(-min(self.views, len(waiting)), 0):
+        for place in range(-1, -len(waiting) - 1, -1):
             logs, weight = waiting[place]
+            if logs.offset < start:
+                break
             waiting[place] = logs.copied(), weight
 
 
@@ -96,7 +93,6 @@ class Recovery:
         self._apply = apply
         self._tables = None if tables is None else frozenset(tables)
         self._channels: dict[int, _Channel] = {}
-        self._with_views: list[_Channel] = []
         self._size = 0
         self._ready: deque[_Channel] = deque()  # those with something to do, each at most once: bounded
         self._resting: list[asyncio.Future[None]] = []
@@ -108,7 +104,7 @@ class Recovery:
         workers = [asyncio.create_task(self._work(), name="cordwood-recover") for _ in range(concurrency)]
         try:
             await self._scan_all()
-            await self._until(lambda: all(channel.idle for channel in self._channels.values()))
+            await self._until(lambda: not any(channel.active for channel in self._channels.values()))
         finally:
             self._ended = True
             for worker in workers:
@@ -119,9 +115,11 @@ class Recovery:
     async def _scan_all(self) -> None:
         self.report.skipped += await self._distribute(None, self._tables)
         while parked := {channel for channel in self._channels.values() if channel.parked is not None}:
-            await self._until(lambda parked=parked: any(channel.idle for channel in parked))  # type: ignore[misc]
-            # One that is idle because it failed is not parked any more.
-            again = {channel.table: channel.parked for channel in parked if channel.idle and channel.parked is not None}
+            await self._until(lambda parked=parked: not all(channel.active for channel in parked))  # type: ignore[misc]
+            # One that has nothing to do because it failed is not parked any more.
+            again = {
+                channel.table: channel.parked for channel in parked if channel.parked is not None and not channel.active
+            }
             for table, offset in again.items():
                 self._channels[table].resume(offset)
             if again:
@@ -135,41 +133,41 @@ class Recovery:
                     batch = await reader.batch(only)
                 except StopAsyncIteration:
                     return reader.skipped
-                for logs in batch:
-                    if self._size >= CHANNELS_BYTES_MAX:
-                        await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
-                    self._offer(logs)
+                rest = iter(batch)
+                while not self._offer(rest):
+                    await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
                 await asyncio.sleep(0)  # what can be applied at once, is, and needs no copy
-                for channel in self._with_views:
-                    if channel.waiting:
-                        channel.copy_views()
-                    channel.views = 0
-                self._with_views.clear()
+                if self._size and batch:
+                    for table in {logs.table for logs in batch}:
+                        self._channels[table].copy_views(batch[0].offset)
 
-    def _offer(self, logs: TableLogs) -> None:
-        table = logs.table
-        channel = self._channels.get(table)
-        if channel is None:
-            channel = self._channels[table] = _Channel(table)
-        offset = logs.offset
-        if offset <= channel.after:
-            return
-        weight = logs.payloads.nbytes
-        waiting = channel.waiting
-        if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
-            channel.park(offset)
-            return
-        if not waiting and not channel.busy:
-            self._ready.append(channel)
-            if not self._waking:
-                self._wake_one()
-        waiting.append((logs, weight))
-        channel.after = offset
-        channel.size += weight
-        self._size += weight
-        if not channel.views:
-            self._with_views.append(channel)
-        channel.views += 1
+    def _offer(self, batch: Iterator[TableLogs]) -> bool:
+        """Put writes into the channels of their tables; False where too much waits, and there may be more of them."""
+        channels, ready, size = self._channels, self._ready, self._size
+        for logs in batch:
+            channel = channels.get(logs.table)
+            if channel is None:
+                channel = channels[logs.table] = _Channel(logs.table)
+            if logs.offset <= channel.after:
+                continue
+            weight = logs.payloads.nbytes
+            waiting = channel.waiting
+            if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
+                channel.park(logs.offset)
+                continue
+            if not channel.active:
+                channel.active = True
+                ready.append(channel)
+            waiting.append((logs, weight))
+            channel.after = logs.offset
+            channel.size += weight
+            size += weight
+            if size >= CHANNELS_BYTES_MAX:
+                break
+        self._size = size
+        if ready and not self._waking:
+            self._wake_one()
+        return size < CHANNELS_BYTES_MAX
 
     def _wake_one(self) -> None:
         """An `apply` that waits for nothing needs one worker, and waking all of them would cost more than it does."""
@@ -189,8 +187,8 @@ class Recovery:
             channel = ready.popleft()
             if ready and not self._waking:
                 self._wake_one()
-            logs, weight = channel.waiting.popleft()
-            channel.busy = True
+            waiting = channel.waiting
+            logs, weight = waiting.popleft()
             try:
                 await apply(channel.table, logs)
                 count = len(logs.sequences)
@@ -203,11 +201,12 @@ class Recovery:
                 report.failed[channel.table] = error
                 channel.fail()
                 weight = channel.size
-            channel.busy = False
             channel.size -= weight
             self._size -= weight
-            if channel.waiting:
+            if waiting:
                 ready.append(channel)  # behind the others: each gets its turn
+            else:
+                channel.active = False
             if self._progress is not None:
                 self._progress.set()
 

@@ -1,5 +1,7 @@
 """Records of a data log as bytes: there and back, and no damage that goes unnoticed."""
 
+import pickle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ payload_lists = st.lists(st.binary(max_size=40), min_size=1, max_size=20)
 def decoded(data: bytes, region: int) -> DataRecord:
     """As it lies in a batch, between others."""
     batch = memoryview(b"before" + data + b"behind")
-    return decode_record(batch, 6, 6 + len(data), region, "metrics_data_7/0", 12, verified=False)
+    return decode_record(batch, None, 6, 6 + len(data), region, "metrics_data_7/0", 12, verified=False)
 
 
 def written(payloads: list[bytes], region: int = 7) -> bytes:
@@ -105,10 +107,24 @@ def test_a_record_of_another_region_is_refused() -> None:
 
 def test_payloads_are_views_of_what_was_read() -> None:
     data = bytearray(written([b"abcdefgh"]))
-    record: DataRecord = decode_record(memoryview(data), 0, len(data), 7, "metrics_data_7/0", 12, verified=False)
+    record: DataRecord = decode_record(memoryview(data), None, 0, len(data), 7, "metrics_data_7/0", 12, verified=False)
     assert isinstance(record, WriteRecord)
     data[-8:] = b"ABCDEFGH"
     assert record.payloads[0] == b"ABCDEFGH"
+
+
+@pytest.mark.parametrize("before", [b"", b"four", b"before", b"12345678"])
+@pytest.mark.parametrize("behind", [b"", b"behind"])
+def test_records_of_a_batch_share_its_numbers_wherever_they_begin(before: bytes, behind: bytes) -> None:
+    data = written([b"a", b"", b"bcd"])
+    batch = memoryview(before + data + behind)
+    numbers = batch[: len(batch) // 4 * 4].cast("i")
+    stop = len(before) + len(data)
+    record = decode_record(batch, numbers, len(before), stop, 7, "metrics_data_7/0", 12, verified=False)
+    assert isinstance(record, WriteRecord)
+    assert record.payloads == [b"a", b"", b"bcd"]
+    assert record.payloads[1:] == [b"", b"bcd"]
+    assert pickle.loads(pickle.dumps(record.payloads)) == [b"a", b"", b"bcd"]
 
 
 @pytest.mark.parametrize("payloads", [b"abc", "abc", 7, [b"a", None], [b"a", "b"], {b"a"}])
