@@ -192,7 +192,7 @@ class TestWalData:
 
     def test_the_examples_are_read_as_the_page_says(self) -> None:
         examples = [memoryview(octets(block)) for block in blocks(self.text, "hex")]
-        owner, write = (decode_record(view, None, 0, len(view), 7, "example", 0, verified=False) for view in examples)
+        owner, write = (decode_record(view, 0, len(view), 7, "example", 0, verified=False) for view in examples)
         assert owner == self.owner
         assert isinstance(write, WriteRecord)
         assert write[:4] == (0, 0, 42, 1)

@@ -8,7 +8,7 @@ from itertools import repeat
 
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
-from cordwood.wal.codec import DataRecord
+from cordwood.wal.codec import DataRecord, Writes
 from cordwood.wal.names import ID_MAX
 from cordwood.wal.state import RegionState
 
@@ -36,6 +36,10 @@ class AppliedLog(ABC):
     @abstractmethod
     def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
         """The records of a batch of this log, with their offsets; their payloads are views of the batch."""
+
+    def writes(self, batch: StoredBatch) -> Writes | None:
+        """The same as columns, where all of them are sound writes and that is cheap to see."""
+        return None
 
     def grew(self, records: int, size: int) -> None:
         """After so many records of so many bytes were applied to the state."""

@@ -6,9 +6,10 @@ Arrow's layout: encoding and decoding do nothing in Python for a single payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
+from itertools import accumulate, repeat
+from operator import add, floordiv, ge, mul, or_, sub
 from struct import Struct, pack
 from typing import Final, NamedTuple, TypeAlias
 
@@ -48,21 +49,24 @@ class WriteRecord(NamedTuple):
     """The sequence number of its first log."""
     length: int
     """How many logs it has."""
-    view: memoryview
-    """What was read, which may hold other records too."""
-    numbers: memoryview | None
-    """The same as 32-bit numbers, where several records share it."""
-    start: int
-    """Where in the view the column begins that `encode_payloads` made."""
-    stop: int
+    column: memoryview
+    """What `encode_payloads` made."""
 
     @property
     def payloads(self) -> BinaryColumn:
-        _, _, _, _, length, view, numbers, start, stop = self
-        if numbers is None or start & 3:
-            view = view[start:stop]
-            return BinaryColumn(view.cast("i"), view[4 * length + 4 :], None, 0, length)
-        return BinaryColumn(numbers, view[start + 4 * length + 4 : stop], None, start >> 2, length)
+        column, length = self.column, self.length
+        return BinaryColumn(column.cast("i"), column[4 * (length + 1) :], None, 0, length)
+
+
+class Writes(NamedTuple):
+    """Writes that stand one behind the other, as columns: what `WriteRecord` has of each."""
+
+    owners: tuple[int, ...]
+    logs: tuple[int, ...]
+    tables: tuple[int, ...]
+    firsts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    payloads: Iterable[BinaryColumn]
 
 
 class OwnerRecord(NamedTuple):
@@ -119,33 +123,55 @@ def encode_owner(region: int, record: OwnerRecord) -> bytes:
 
 
 def decode_record(
-    view: memoryview,
-    numbers: memoryview | None,
-    start: int,
-    stop: int,
-    region: int,
-    log: str,
-    offset: int,
-    verified: bool,
+    view: memoryview, start: int, stop: int, region: int, log: str, offset: int, verified: bool
 ) -> DataRecord:
     """The record that `view` has from `start` to `stop`; `log` and `offset` name its place in what `Corrupt` says.
 
-    `numbers` is the view as 32-bit numbers, where somebody has made it for many records. The record's CRC is left out
-    where the log has `verified` the same bytes just before: that is half of all the work.
+    Its CRC is left out where the log has `verified` the same bytes just before: that is half of all the work.
     """
     column = start + HEADER_BYTES
     if stop >= column:
         tag, count, owner, logs, table, first, of_region, reserved, length, crc = _unpack_write(view, start)
+        body = view[column:stop]
         # One look at all that may be wrong: an opening reads millions of these.
         if (
             tag == _WRITE_TAG
             and of_region == region
             and stop - column == length >= 4 * (count + 1) >= 8
             and not (reserved or length % _ALIGNMENT)
-            and (verified or crc32c(view[column:stop], crc32c(view[start : column - 4])) == crc)
+            and (verified or crc32c(body, crc32c(view[start : column - 4])) == crc)
         ):
-            return _new_write((owner, logs, table, first, count, view, numbers, column, stop))
+            return _new_write((owner, logs, table, first, count, body))
     return _decode_other(view[start:stop], region, f"{log} at offset {offset}")
+
+
+def decode_writes(view: memoryview, bounds: Sequence[int], region: int) -> Writes | None:
+    """The records between these bounds, which the log has verified, if all of them are sound writes of the region.
+
+    With no Python for a single one; where it is None, `decode_record` tells what the others are.
+    """
+    starts, stops = bounds[:-1], bounds[1:]
+    sizes = list(map(sub, stops, starts))
+    if min(sizes) < HEADER_BYTES or reduce(or_, bounds) % _ALIGNMENT:
+        return None
+    columns = list(map(add, starts, _HEADER_EACH))
+    headers = _WRITE_HEADER.iter_unpack(b"".join(map(view.__getitem__, map(slice, starts, columns))))
+    tags, counts, owners, logs, tables, firsts, regions, reserved, lengths, _ = zip(*headers, strict=True)
+    bounds_bytes = list(map(mul, map(add, counts, repeat(1)), repeat(4)))
+    if (
+        set(tags) != {_WRITE_TAG}
+        or set(regions) != {region}
+        or any(reserved)
+        or list(map(add, lengths, _HEADER_EACH)) != sizes
+        or not all(counts)
+        or not all(map(ge, lengths, bounds_bytes))
+    ):
+        return None
+    numbers = view[: len(view) - len(view) % 4].cast("i")
+    data = map(view.__getitem__, map(slice, map(add, columns, bounds_bytes), stops))
+    places = map(floordiv, columns, repeat(4))
+    payloads = map(BinaryColumn, repeat(numbers), data, repeat(None), places, counts)
+    return Writes(owners, logs, tables, firsts, counts, payloads)
 
 
 def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:
@@ -170,9 +196,9 @@ def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:
     raise Corrupt(f"{where}: {count} logs do not fit into a record of {size} bytes: restore a copy")
 
 
+_HEADER_EACH = repeat(HEADER_BYTES)
 _unpack_write = _WRITE_HEADER.unpack_from
-_new_write: Callable[[tuple[int, int, int, int, int, memoryview, memoryview | None, int, int]], WriteRecord]
-_new_write = partial(tuple.__new__, WriteRecord)
+_new_write: Callable[[tuple[int, int, int, int, int, memoryview]], WriteRecord] = partial(tuple.__new__, WriteRecord)
 
 
 def _sealed(header: bytes, body: bytes) -> bytes:

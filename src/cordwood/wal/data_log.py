@@ -10,7 +10,16 @@ from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailabl
 from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.applied import AppliedLog, size_of
-from cordwood.wal.codec import NOBODY, DataRecord, OwnerRecord, WriteRecord, decode_record, encode_owner
+from cordwood.wal.codec import (
+    NOBODY,
+    DataRecord,
+    OwnerRecord,
+    WriteRecord,
+    Writes,
+    decode_record,
+    decode_writes,
+    encode_owner,
+)
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -46,6 +55,13 @@ class DataLog(AppliedLog):
 
     def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
         return records_of(batch, self.region, self.log)
+
+    def writes(self, batch: StoredBatch) -> Writes | None:
+        values = batch.rows()[0]
+        if not (self.log._verifies and isinstance(values, BinaryColumn)):
+            return None
+        _, offsets, data = values.buffers()
+        return decode_writes(data, offsets[values.start : values.start + len(values) + 1].tolist(), self.region)
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
@@ -117,18 +133,16 @@ def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int,
     """The records of a batch of a data log, with their offsets; their columns are views of the batch."""
     values = batch.rows()[0]
     views: Iterable[memoryview]
-    numbers: Iterable[memoryview | None] = repeat(None)
     starts: Iterable[int]
     stops: Iterable[int]
     if isinstance(values, BinaryColumn):
         _, offsets, data = values.buffers()
         bounds = offsets[values.start : values.start + len(values) + 1].tolist()
         views, starts, stops = repeat(data), bounds, bounds[1:]
-        numbers = repeat(data[: len(data) & ~3].cast("i"))
     else:
         # A null, which nobody of ours writes, is no record: decoding says so.
         views = [memoryview(value or b"") for value in values]
         starts, stops = repeat(0), map(len, views)
     places = batch.offsets
     same = repeat(region), repeat(log.name), places, repeat(log._verifies)
-    return zip(places, map(decode_record, views, numbers, starts, stops, *same), strict=True)
+    return zip(places, map(decode_record, views, starts, stops, *same), strict=True)

@@ -5,7 +5,9 @@ An owner's id is the offset of its owner record. The log's order is the referee,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar
 
 from cordwood.wal.codec import NOBODY, OwnerRecord
@@ -54,6 +56,14 @@ class Fence:
         if logs != self.logs:
             return False  # R11: it comes twice, or something before it is missing, and will be written again
         self.logs += count
+        return True
+
+    def takes_writes(self, owners: Sequence[int], logs: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether all of these writes of the last owner count, one behind the other; if not, none was looked at."""
+        *before, after = accumulate(counts, initial=self.logs)
+        if set(owners) != {self.owner} or before != [*logs]:
+            return False
+        self.logs = after
         return True
 
     def at(self, offset: int) -> Fence:

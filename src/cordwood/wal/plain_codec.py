@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from cordwood.errors import Corrupt
 from cordwood.records import BinaryColumn, Buffer
-from cordwood.wal.codec import NOBODY, WriteRecord
+from cordwood.wal.codec import WriteRecord
 
 _BOUNDS = Struct("=2i")
 
@@ -46,21 +46,16 @@ class PlainCodec(Protocol):
 
 
 class LogRecord(WriteRecord):
-    """A log of one table, in the form of a write: its view is the payload as it is."""
+    """A log of one table, in the form of a write: its column is the payload as it is."""
 
     __slots__ = ()
 
     @property
     def payloads(self) -> BinaryColumn:
-        return BinaryColumn(memoryview(_BOUNDS.pack(0, len(self.view))).cast("i"), self.view)
+        return BinaryColumn(memoryview(_BOUNDS.pack(0, len(self.column))).cast("i"), self.column)
 
 
-def log_record(table: int, sequence: int, payload: memoryview) -> LogRecord:
-    return _new_log_record((NOBODY, 0, table, sequence, 1, payload, None, 0, len(payload)))
-
-
-_new_log_record: Callable[[tuple[int, int, int, int, int, memoryview, None, int, int]], LogRecord]
-_new_log_record = partial(tuple.__new__, LogRecord)
+new_log_record: Callable[[tuple[int, int, int, int, int, memoryview]], LogRecord] = partial(tuple.__new__, LogRecord)
 
 
 def decode_versioned(value: Buffer, version: int, log: str, offset: int) -> memoryview:

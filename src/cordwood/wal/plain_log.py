@@ -15,10 +15,10 @@ from cordwood.errors import NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Buffer, StoredBatch
 from cordwood.wal.applied import AppliedLog, keys_of, size_of, values_of
-from cordwood.wal.codec import DataRecord
+from cordwood.wal.codec import NOBODY, DataRecord
 from cordwood.wal.fence import Unfenced
 from cordwood.wal.opened import Opened, RegionLogs
-from cordwood.wal.plain_codec import Known, LogKey, PlainCodec, log_record
+from cordwood.wal.plain_codec import Known, LogKey, PlainCodec, new_log_record
 from cordwood.wal.state import RegionState
 
 ATTEMPTS_MAX: Final = 20
@@ -55,7 +55,7 @@ class PlainLog(AppliedLog):
             table, sequence, _ = codec.decode_key(key, region, name, offset)
             if later and later.get((table, sequence), offset) > offset:
                 continue
-            yield offset, log_record(table, sequence, codec.decode_payload(value, name, offset))
+            yield offset, new_log_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
 
     async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now."""

@@ -7,12 +7,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import add, ge
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
 from cordwood.errors import Trimmed
 from cordwood.log import Log, Reader
 from cordwood.records import BinaryColumn, StoredBatch
+from cordwood.wal.applied import AppliedLog
 from cordwood.wal.codec import DataRecord, OwnerRecord
 from cordwood.wal.fence import Fence
 
@@ -76,8 +79,8 @@ class Place(NamedTuple):
     fence: Fence
     deleted: Mapping[int, int]
     """By table, through which number."""
-    records: Callable[[StoredBatch], Iterator[tuple[int, DataRecord]]]
-    """How the records of the log are decoded."""
+    log: AppliedLog
+    """Which knows how its records are decoded."""
 
 
 StartOver: TypeAlias = Callable[[Trimmed], Awaitable[Place]]
@@ -162,7 +165,8 @@ class LogReader(RegionReader):
         except Trimmed as trimmed:
             await self._go_on_behind(trimmed)
             return
-        self._take(self._place.records(batch))
+        if not self._take_whole(batch):
+            self._take(self._place.log.records(batch))
         self.offset = batch.offsets[-1] + 1
 
     async def _go_on_behind(self, trimmed: Trimmed) -> None:
@@ -177,6 +181,21 @@ class LogReader(RegionReader):
         if self._stop is None or place.start < self._stop:
             self._reader = self._log.read(place.start, self._stop)
 
+    def _take_whole(self, batch: StoredBatch) -> bool:
+        """Where all of a batch counts and nothing of it is left out, which is mostly so: with little Python a write."""
+        place = self._place
+        writes = place.log.writes(batch) if self._only is None else None
+        if writes is None:
+            return False
+        owners, logs, tables, firsts, counts, payloads = writes
+        if any(map(ge, map(place.deleted.get, tables, repeat(0)), firsts)):
+            return False
+        if not place.fence.takes_writes(owners, logs, counts):
+            return False
+        sequences = map(range, firsts, map(add, firsts, counts))
+        self._ready.extend(map(TableLogs, tables, sequences, payloads, batch.offsets))
+        return True
+
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> None:
         """Keep what is asked for of the records that count, and is not deleted."""
         (_, fence, deleted, _), only, ready = self._place, self._only, self._ready
@@ -184,7 +203,7 @@ class LogReader(RegionReader):
             if isinstance(record, OwnerRecord):
                 fence.takes_owner(offset, record)
                 continue
-            owner, logs, table, first, count, _, _, _, _ = record
+            owner, logs, table, first, count, _ = record
             if not fence.takes_write(owner, logs, count):
                 continue
             if only is not None and table not in only:

@@ -336,11 +336,11 @@ def _first_place(data: AppliedLog) -> Place:
 
 def _place_at(data: AppliedLog, offset: int) -> Place:
     """A place that a mapping names holds a write that counts."""
-    return Place(offset, data.state.fence.at(offset), data.state.deleted, data.records)
+    return Place(offset, data.state.fence.at(offset), data.state.deleted, data)
 
 
 def _end_place(data: AppliedLog) -> Place:
-    return Place(data.state.next_offset, replace(data.state.fence), data.state.deleted, data.records)
+    return Place(data.state.next_offset, replace(data.state.fence), data.state.deleted, data)
 
 
 def _all_or_error(writes: Sequence[WriteUnderWay], results: Sequence[range | BaseException]) -> dict[int, range]:

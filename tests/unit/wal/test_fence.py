@@ -1,5 +1,8 @@
 """Which records count: the histories of R10, R11 and R15, without a log."""
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from cordwood.wal.codec import NOBODY, OwnerRecord
 from cordwood.wal.fence import Fence
 
@@ -74,3 +77,22 @@ def test_of_a_log_that_was_cut_a_renewal_of_an_owner_below_the_cut_counts() -> N
     fence = Fence(start=100)
     assert fence.takes_owner(100, owner(renews=57, logs=1000))
     assert fence.takes_write(100, 1000, 1)
+
+
+writes = st.tuples(st.sampled_from([5, 6, 40]), st.integers(0, 12), st.integers(1, 3))
+
+
+@given(known=st.integers(NOBODY, 6), logs=st.integers(0, 6), given=st.lists(writes, min_size=1, max_size=5))
+@example(known=5, logs=3, given=[(5, 3, 2), (5, 5, 1), (5, 6, 1)])
+def test_writes_that_are_taken_together_would_have_been_taken_one_by_one(
+    known: int, logs: int, given: list[tuple[int, int, int]]
+) -> None:
+    together, one_by_one = (Fence(start=10, owner=known, logs=logs) for _ in range(2))
+    taken = together.takes_writes(*zip(*given, strict=True))
+    expected = [one_by_one.takes_write(*write) for write in given]
+    if taken:
+        assert all(expected)
+        assert together == one_by_one
+    else:
+        assert together == Fence(start=10, owner=known, logs=logs)
+        assert not all(expected) or {owner for owner, _, _ in given} != {known}

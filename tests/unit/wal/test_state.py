@@ -16,10 +16,10 @@ def owned() -> RegionState:
 
 def test_a_table_moves_with_each_write_that_counts() -> None:
     state = owned()
-    assert state.apply(1, WriteRecord(0, 0, 42, 1, 2, memoryview(b""), None, 0, 0))
-    assert state.apply(2, WriteRecord(0, 2, 43, 1, 1, memoryview(b""), None, 0, 0))
-    assert state.apply(3, WriteRecord(0, 3, 42, 3, 1, memoryview(b""), None, 0, 0))
-    assert not state.apply(4, WriteRecord(0, 0, 42, 1, 2, memoryview(b""), None, 0, 0))
+    assert state.apply(1, WriteRecord(0, 0, 42, 1, 2, memoryview(b"")))
+    assert state.apply(2, WriteRecord(0, 2, 43, 1, 1, memoryview(b"")))
+    assert state.apply(3, WriteRecord(0, 3, 42, 3, 1, memoryview(b"")))
+    assert not state.apply(4, WriteRecord(0, 0, 42, 1, 2, memoryview(b"")))
     tables = state.tables()
     assert (tables[42].next_sequence, tables[42].high_watermark, dict(tables[42].mapping)) == (4, 4, {1: 1, 3: 3})
     assert (tables[43].next_sequence, tables[43].high_watermark, dict(tables[43].mapping)) == (2, 3, {1: 2})
