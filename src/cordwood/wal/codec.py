@@ -67,6 +67,8 @@ class Writes(NamedTuple):
     firsts: tuple[int, ...]
     lengths: tuple[int, ...]
     payloads: Iterable[BinaryColumn]
+    weights: Iterable[int]
+    """The `nbytes` of the payloads."""
 
 
 class OwnerRecord(NamedTuple):
@@ -169,9 +171,10 @@ def decode_writes(view: memoryview, bounds: Sequence[int], region: int) -> Write
         return None
     numbers = view[: len(view) - len(view) % 4].cast("i")
     data = map(view.__getitem__, map(slice, map(add, columns, bounds_bytes), stops))
-    places = map(floordiv, columns, repeat(4))
+    places = list(map(floordiv, columns, repeat(4)))
     payloads = map(BinaryColumn, repeat(numbers), data, repeat(None), places, counts)
-    return Writes(owners, logs, tables, firsts, counts, payloads)
+    weights = map(add, map(numbers.__getitem__, map(add, places, counts)), bounds_bytes)
+    return Writes(owners, logs, tables, firsts, counts, payloads, weights)
 
 
 def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:

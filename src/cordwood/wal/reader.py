@@ -26,7 +26,7 @@ class TableLogs:
 
     Its payloads are views of the buffer that was read: who keeps a few of many should keep `bytes` of them.
 
-    >>> logs = TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1)
+    >>> logs = TableLogs.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1)
     >>> list(zip(logs.sequences, logs.payloads))
     [(1, b'a'), (2, b'b')]
     """
@@ -37,23 +37,25 @@ class TableLogs:
     payloads: BinaryColumn
     offset: int
     """The place of the write in the region's data log."""
+    weight: int
+    """The bytes that the payloads take in memory, with their bounds."""
+
+    @classmethod
+    def of(cls, table: int, sequences: range, payloads: BinaryColumn, offset: int) -> TableLogs:
+        """The same, weighed.
+
+        >>> TableLogs.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
+        14
+        """
+        return cls(table, sequences, payloads, offset, payloads.nbytes)
 
     def __len__(self) -> int:
         return len(self.sequences)
 
-    @property
-    def weight(self) -> int:
-        """The bytes that they take in memory.
-
-        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
-        14
-        """
-        return self.payloads.nbytes
-
     def within(self, start: int, stop: int | None) -> TableLogs | None:
         """Those with numbers in [start, stop), if there are any.
 
-        >>> TableLogs(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).within(2, None).sequences
+        >>> TableLogs.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).within(2, None).sequences
         range(2, 3)
         """
         sequences = self.sequences
@@ -63,13 +65,13 @@ class TableLogs:
             return None
         if high - low == len(sequences):
             return self
-        return TableLogs(self.table, sequences[low:high], self.payloads[low:high], self.offset)
+        return TableLogs.of(self.table, sequences[low:high], self.payloads[low:high], self.offset)
 
     def copied(self) -> TableLogs:
         """The same, apart from what was read with it: a view of a few bytes would keep all of that alive."""
         _, offsets, data = self.payloads.compact()
         column = BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))
-        return TableLogs(self.table, self.sequences, column, self.offset)
+        return TableLogs(self.table, self.sequences, column, self.offset, self.weight)
 
 
 class Place(NamedTuple):
@@ -187,13 +189,13 @@ class LogReader(RegionReader):
         writes = place.log.writes(batch) if self._only is None else None
         if writes is None:
             return False
-        owners, logs, tables, firsts, counts, payloads = writes
+        owners, logs, tables, firsts, counts, payloads, weights = writes
         if any(map(ge, map(place.deleted.get, tables, repeat(0)), firsts)):
             return False
         if not place.fence.takes_writes(owners, logs, counts):
             return False
         sequences = map(range, firsts, map(add, firsts, counts))
-        self._ready.extend(map(TableLogs, tables, sequences, payloads, batch.offsets))
+        self._ready.extend(map(TableLogs, tables, sequences, payloads, batch.offsets, weights))
         return True
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> None:
@@ -217,4 +219,4 @@ class LogReader(RegionReader):
             if gone > 0:
                 self.skipped += gone
                 numbers, payloads = numbers[gone:], payloads[gone:]
-            ready.append(TableLogs(table, numbers, payloads, offset))
+            ready.append(TableLogs.of(table, numbers, payloads, offset))

@@ -53,7 +53,7 @@ class _Channel:
 
     def __init__(self, table: int) -> None:
         self.table = table
-        self.waiting: deque[tuple[TableLogs, int]] = deque()  # with their weights
+        self.waiting: deque[TableLogs] = deque()
         self.size = 0
         self.active = False  # whether something waits, or is being applied
         self.parked: int | None = None  # the offset of the first write that found it full
@@ -78,10 +78,10 @@ class _Channel:
         """What was read from that offset on and goes on waiting: a view of a few bytes would keep all of it alive."""
         waiting = self.waiting
         for place in range(-1, -len(waiting) - 1, -1):
-            logs, weight = waiting[place]
+            logs = waiting[place]
             if logs.offset < start:
                 break
-            waiting[place] = logs.copied(), weight
+            waiting[place] = logs.copied()
 
 
 class Recovery:
@@ -150,7 +150,7 @@ class Recovery:
                 channel = channels[logs.table] = _Channel(logs.table)
             if logs.offset <= channel.after:
                 continue
-            weight = logs.payloads.nbytes
+            weight = logs.weight
             waiting = channel.waiting
             if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
                 channel.park(logs.offset)
@@ -158,7 +158,7 @@ class Recovery:
             if not channel.active:
                 channel.active = True
                 ready.append(channel)
-            waiting.append((logs, weight))
+            waiting.append(logs)
             channel.after = logs.offset
             channel.size += weight
             size += weight
@@ -188,7 +188,8 @@ class Recovery:
             if ready and not self._waking:
                 self._wake_one()
             waiting = channel.waiting
-            logs, weight = waiting.popleft()
+            logs = waiting.popleft()
+            weight = logs.weight
             try:
                 await apply(channel.table, logs)
                 count = len(logs.sequences)

@@ -164,8 +164,10 @@ def test_as_columns_writes_are_what_they_are_one_by_one(
     if writes is None:
         assert len(one_by_one) < len(records) or len(before) % 8
     else:
-        *columns, payloads = writes
-        assert [*zip(*columns, map(list, payloads), strict=True)] == one_by_one
+        *columns, payloads, weights = writes
+        found = [*payloads]
+        assert [*zip(*columns, map(list, found), strict=True)] == one_by_one
+        assert [column.nbytes for column in found] == [*weights]
 
 
 @pytest.mark.parametrize("payloads", [b"abc", "abc", 7, [b"a", None], [b"a", "b"], {b"a"}])
