@@ -286,3 +286,12 @@ def test_a_region_belongs_to_the_loop_that_opened_it(url: str) -> None:
 
     cw, region = asyncio.run(opened())
     asyncio.run(used(cw, region))
+
+
+async def test_of_openings_that_are_over_nothing_is_kept(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    first, second = await asyncio.gather(wal.region(7), wal.region(7))
+    assert first is second
+    with pytest.raises(NotFound):
+        await wal.region(8, create=False)
+    assert not wal._opening

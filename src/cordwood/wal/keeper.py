@@ -11,9 +11,9 @@ import logging
 from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Fenced, Timeout
 from cordwood.wal.data_log import DataLog
-from cordwood.wal.marks import Mark, fail, in_time
+from cordwood.wal.marks import Mark, fail, failure, in_time
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.opened import Snapshotted
@@ -132,7 +132,7 @@ class Keeper:
             self.check_owner()
             await self._append(Marks(self._data.owner, *columns))
         except Exception as failed:
-            error = self._cordwood_error(failed)
+            error = failure(self._meta.log, failed)
             for mark in marks:
                 fail(mark.future, error)
             return
@@ -152,7 +152,7 @@ class Keeper:
         try:
             done = await self._snapshot()
         except Exception as failed:
-            self.failure = error = self._cordwood_error(failed)
+            self.failure = error = failure(self._meta.log, failed)
             self._not_before = self._loop.time() + RETRY_SECONDS
             for future in waiting:
                 fail(future, error)
@@ -219,10 +219,3 @@ class Keeper:
         if self._writer.fenced is not None:
             raise copy(self._writer.fenced)
         self._data.check_owner()
-
-    def _cordwood_error(self, error: Exception) -> CordwoodError:
-        if isinstance(error, CordwoodError):
-            return error
-        found = Unavailable(f"{self._meta.log.name}: an append failed: {error!r}", outcome="unknown")
-        found.__cause__ = error
-        return found

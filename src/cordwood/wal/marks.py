@@ -6,7 +6,8 @@ import asyncio
 from copy import copy
 from typing import NamedTuple, TypeVar
 
-from cordwood.errors import CordwoodError, Timeout
+from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.log import Log
 
 T = TypeVar("T")
 
@@ -38,3 +39,12 @@ def fail(future: asyncio.Future[T], error: CordwoodError) -> None:
         own = copy(error)  # each caller raises its own: a shared one would collect everybody's tracebacks
         own.__cause__ = error.__cause__ or error
         future.set_exception(own)
+
+
+def failure(log: Log, error: Exception) -> CordwoodError:
+    """What a failed append to a meta log is told as."""
+    if isinstance(error, CordwoodError):
+        return error
+    found = Unavailable(f"{log.name}: an append failed: {error!r}", outcome="unknown")
+    found.__cause__ = error
+    return found

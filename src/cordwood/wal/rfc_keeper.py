@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Final, TypeAlias
 
-from cordwood.errors import CordwoodError, Fenced, Timeout, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Fenced, Timeout, Trimmed
 from cordwood.records import Batch
 from cordwood.wal.applied import keys_of, values_of
-from cordwood.wal.marks import Mark, fail, in_time
+from cordwood.wal.marks import Mark, fail, failure, in_time
 from cordwood.wal.opened import Snapshotted
 from cordwood.wal.plain_log import PlainLog, PlainMeta
 from cordwood.wal.rfc_codec import ALL_MARKS, encode_mark
@@ -103,7 +103,7 @@ class RfcKeeper:
             self.check_owner()
             await self._append(records)
         except Exception as failed:
-            error = self._cordwood_error(failed)
+            error = failure(self._log, failed)
             if error.outcome != "not_written":
                 self._remember(records)
             for mark in marks:
@@ -125,7 +125,7 @@ class RfcKeeper:
             ]
             self.check_owner()  # another writer's marks may lie before them
         except Exception as failed:
-            self.failure = self._cordwood_error(failed)
+            self.failure = failure(self._log, failed)
             self._not_before = self._loop.time() + RETRY_SECONDS
             if not isinstance(failed, Fenced):
                 _LOGGER.warning("%s: writing all marks once more failed: %s", self._log.name, self.failure)
@@ -180,10 +180,3 @@ class RfcKeeper:
         self._strays.update(dict.fromkeys(records))
         while len(self._strays) > STRAYS_MAX:
             del self._strays[next(iter(self._strays))]
-
-    def _cordwood_error(self, error: Exception) -> CordwoodError:
-        if isinstance(error, CordwoodError):
-            return error
-        found = Unavailable(f"{self._log.name}: an append failed: {error!r}", outcome="unknown")
-        found.__cause__ = error
-        return found

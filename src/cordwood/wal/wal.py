@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
@@ -77,7 +78,7 @@ class Wal:
         self._read_only = read_only
         self._opened_region = opened
         self._regions: dict[int, Region] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._opening: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
 
     async def regions(self, *, timeout: float | None = None) -> list[int]:
