@@ -59,7 +59,7 @@ class Fence:
         return True
 
     def takes_writes(self, owners: Sequence[int], logs: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether all of these writes of the last owner count, one behind the other; if not, none was looked at."""
+        """Whether these are writes of the last owner that all count; if not, they are to be asked about one by one."""
         *before, after = accumulate(counts, initial=self.logs)
         if set(owners) != {self.owner} or before != [*logs]:
             return False

@@ -42,7 +42,7 @@ class TableLogs:
 
     @classmethod
     def of(cls, table: int, sequences: range, payloads: BinaryColumn, offset: int) -> TableLogs:
-        """The same, weighed.
+        """Logs of one table, weighed.
 
         >>> TableLogs.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
         14

@@ -139,9 +139,9 @@ class LogCursor:
             self._plog, self._link = open_cursor(self._source.plogs, link.id), link
             if self.offset > link.first_offset:
                 self._plog.skip_to(self.offset, link.first_offset, end)
-            for following in view.chain.links[place + 1 : place + 2]:
-                # Plogs are read concurrently: the disk is at the next one while this one is worked on.
-                self._begin_next = partial(self._source.plogs.begin_read, following.id)
+            # Plogs are read concurrently: the disk is at the next one while this one is worked on.
+            following = view.chain.links[place + 1 : place + 2]
+            self._begin_next = partial(self._source.plogs.begin_read, following[0].id) if following else None
         return self._plog, end
 
 
