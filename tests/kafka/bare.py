@@ -17,16 +17,21 @@ def create(
 ) -> None:
     """Make a topic, with Kafka's settings of it, that is known on return; one that is being deleted is waited for."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, partitions, replication, config=settings or {})
     deadline = time.monotonic() + _SECONDS
+    asked_before = False
     while True:
         try:
-            admin.create_topics([NewTopic(topic, partitions, replication, config=settings or {})])[topic].result(
-                _SECONDS
-            )
+            admin.create_topics([new], request_timeout=_SECONDS / 3)[topic].result()
             break
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS and asked_before:
+                break
+            if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT) or time.monotonic() > deadline:
                 raise
+            # A server that has just started may lose the request on its way to itself.
+            asked_before = code == KafkaError._TIMED_OUT
     while leader_of(bootstrap, topic, partitions - 1) is None:
         assert time.monotonic() < deadline, f"{topic} has no leader"
 

@@ -1,17 +1,25 @@
 """What a topic is made of, what it promises, and what its settings do to appends and reads."""
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import Future
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Log, TooLarge
+from cordwood import Batch, Client, InvalidInput, Log, NotFound, TooLarge
+from cordwood.log.kafka.cluster import open_cluster
 from cordwood.log.kafka.record_size import record_bytes
+from cordwood.log.kafka.settings import Settings
+from cordwood.log.kafka.topics import Topics
 from cordwood.records import StoredBatch
 from cordwood.testing.kafka import Broker, Cluster
+from cordwood.url import KafkaUrl
 from tests.kafka import bare
 from tests.kafka.waiting import values_of
 
@@ -37,6 +45,60 @@ async def test_a_topic_is_made_so_that_its_promises_hang_on_no_default(kafka: Br
     assert {name: made[name] for name in wanted} == wanted
     await cw.create_topic(f"{topic}.kept")
     assert (settings_of(kafka, f"{topic}.kept")["retention.ms"]) == "-1"
+
+
+class Behind:
+    """Stands before the client: of every kind of look-up the first ones come to brokers that have not heard yet."""
+
+    def __init__(self, admin: AdminClient, times: int) -> None:
+        self._admin = admin
+        self._times = {"describe_topics": times, "describe_configs": times}
+
+    def __getattr__(self, name: str) -> Any:
+        if self._times.get(name, 0) <= 0:
+            return getattr(self._admin, name)
+        self._times[name] -= 1
+        unknown: Future[Any] = Future()
+        unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return lambda *arguments, **options: defaultdict(lambda: unknown)
+
+
+@pytest.fixture
+def topics(kafka: Broker) -> Iterator[Topics]:
+    settings = Settings.of(KafkaUrl((kafka.bootstrap,), {}), 30)
+    cluster = open_cluster(settings, 30)
+    yield Topics(cluster.topics._admin, settings)
+    cluster.close(30)
+
+
+def test_of_a_topic_that_was_just_made_a_broker_that_does_not_know_it_is_behind(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = topics.create(topic, 1, None, None, None, 30)
+    monkeypatch.setattr(topics, "_admin", Behind(topics._admin, 3))
+    assert topics.info(topic, 30) == made
+    monkeypatch.setattr(topics, "_admin", Behind(topics._admin, 3))
+    assert topics.facts(topic, 30, 60).partitions == 1
+
+
+def test_of_any_topic_a_broker_that_does_not_know_what_another_one_described_is_behind(
+    kafka: Broker, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.create(kafka.bootstrap, topic)
+    behind = Behind(topics._admin, 3)
+    behind._times["describe_topics"] = 0
+    monkeypatch.setattr(topics, "_admin", behind)
+    assert topics.facts(topic, 30, 60).partitions == 1
+    with pytest.raises(NotFound):
+        topics.facts(f"{topic}.not", 30, 60)
+
+
+def test_a_topic_that_was_made_and_is_deleted_is_missed_at_once(topics: Topics, topic: str) -> None:
+    topics.create(topic, 1, None, None, None, 30)
+    topics.delete(topic, 30)
+    assert topics._made == {}
+    with pytest.raises(NotFound):
+        topics.info(topic, 30)
 
 
 async def test_a_topic_of_a_cluster_has_three_replicas_of_which_two_must_have_a_record(

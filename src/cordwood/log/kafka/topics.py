@@ -23,7 +23,7 @@ from cordwood.log.interface import TopicInfo
 
 from .deadline import seconds_left
 from .durability import durability, is_compacted
-from .errors import TRANSIENT, kafka_error, translated
+from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ _REPLICAS_MAX = 3
 _LONGEST = str(2**63 - 1)
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 _LOOK_AGAIN_SECONDS = 0.02
+_BEHIND_SECONDS = 3.0  # brokers of a cluster hear of a new topic one after the other
 
 
 @dataclass
@@ -60,6 +61,8 @@ class Topics:
     def __init__(self, admin: AdminClient, settings: Settings) -> None:
         self._admin = admin
         self._settings = settings
+        self._made: dict[str, float] = {}
+        """Topics that this process has made, and until when a broker that does not know one is taken to be behind."""
 
     def create(
         self,
@@ -78,6 +81,8 @@ class Topics:
         config = _config(replication, retention, retention_bytes)
         new = NewTopic(name, partitions, replication, config=config)
         self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
+        now = time.monotonic()
+        self._made = {name: now + _BEHIND_SECONDS, **{old: end for old, end in self._made.items() if end > now}}
         return self.usable(name, deadline)
 
     def usable(self, name: str, deadline: float) -> TopicInfo:
@@ -143,6 +148,7 @@ class Topics:
         """Delete a topic, and return once it is gone."""
         deadline = time.monotonic() + timeout
         what = f"deleting topic {name!r}"
+        self._made.pop(name, None)
         self._ask(what, deadline, lambda left: self._admin.delete_topics([name], request_timeout=left)[name])
         while True:
             try:
@@ -172,15 +178,17 @@ class Topics:
             asked = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
             return asked[name]
 
-        return self._look_up(name, f"looking up topic {name!r}", deadline, ask)
+        return self._look_up(name, f"looking up topic {name!r}", deadline, ask, self._made.get(name, 0.0))
 
     def _config_of(self, name: str, deadline: float) -> Mapping[str, str]:
+        """Its settings, once it was described: a broker that does not know it is behind the one that did."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        behind_until = max(time.monotonic() + ATTEMPT_SECONDS, self._made.get(name, 0.0))
 
         def ask(left: float) -> "Future[dict[str, Any]]":
             return self._admin.describe_configs([resource], request_timeout=left)[resource]
 
-        entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask)
+        entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask, behind_until)
         return {key: entry.value for key, entry in entries.items()}
 
     def _brokers(self, what: str, deadline: float) -> int:
@@ -199,14 +207,26 @@ class Topics:
                 self._raise_unless_it_passes(error, what)
             self._pause(what, deadline)
 
-    def _look_up(self, name: str | None, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
-        """As `_ask`, of a request that changes nothing: it is repeated until the time is over."""
+    def _look_up(
+        self,
+        name: str | None,
+        what: str,
+        deadline: float,
+        ask: "Callable[[float], Future[T]]",
+        behind_until: float = 0.0,
+    ) -> T:
+        """As `_ask`, of a request that changes nothing: it is repeated until the time is over.
+
+        That a broker does not know the topic says nothing before `behind_until`.
+        """
         while True:
             attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
             try:
                 return ask(seconds_left(what, attempt)).result()
             except KafkaException as error:
-                self._raise_unless_it_passes(error, what)
+                behind = time.monotonic() + _LOOK_AGAIN_SECONDS < min(behind_until, deadline)
+                if not (behind and is_missing(kafka_error(error))):
+                    self._raise_unless_it_passes(error, what)
             # For requests like these the client waits for a broker that it has lost; asked for its metadata, it looks
             # for another one.
             with suppress(KafkaException):
