@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ from cordwood import Batch, CordwoodError, Timeout, Unavailable
 from cordwood.log.kafka import cluster as cluster_module
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
+from tests.kafka import bare
 from tests.kafka.waiting import until, values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -161,3 +164,46 @@ async def test_a_server_that_hangs_makes_no_call_to_another_one_wait(broker: Bro
         broker.resume()
         await asyncio.gather(*waiting, return_exceptions=True)
         await other.delete_topic(topic)
+
+
+GIVING_UP = """
+import asyncio, sys, threading
+import cordwood
+
+url, topic = sys.argv[1:]
+
+async def main():
+    cw = await cordwood.connect(url, timeout=600)
+    log = cw.log(topic)
+    await log.bounds()
+    print("connected", flush=True)
+    sys.stdin.readline()  # the server hangs now
+    asking = threading.Event()
+    offsets = cw._engine._connection.cluster.offsets
+    ask = offsets.bounds
+    offsets.bounds = lambda *place: (asking.set(), ask(*place))[1]
+    calls = [cw.topics(), cw.create_topic(f"{topic}.new"), log.trim(before=0), anext(log.read(follow=True))]
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.to_thread(asking.wait)
+    for task in tasks:
+        task.cancel()
+    print([type(error).__name__ for error in await asyncio.gather(*tasks, return_exceptions=True)], flush=True)
+    await cw.close()
+
+asyncio.run(main())
+"""
+
+
+def test_calls_that_are_given_up_keep_no_process_from_ending(broker: Broker, topic: str) -> None:
+    """As after an interrupt: the calls would have ten minutes."""
+    bare.create(broker.bootstrap, topic)
+    command = [sys.executable, "-c", GIVING_UP, broker.url, topic]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            broker.pause()
+            out, _ = process.communicate("\n", timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (0, f"{['CancelledError'] * 4}\n")
