@@ -1,6 +1,7 @@
 """A server that is down or silent: every call ends in its time, with an error that says what became of it."""
 
 import asyncio
+import signal
 import socket
 import subprocess
 import sys
@@ -207,3 +208,51 @@ def test_calls_that_are_given_up_keep_no_process_from_ending(broker: Broker, top
         finally:
             process.kill()
     assert (process.returncode, out) == (0, f"{['CancelledError'] * 4}\n")
+
+
+INTERRUPTED = """
+import asyncio, sys
+import cordwood
+from cordwood import Batch
+
+url, topic = sys.argv[1:]
+
+async def main():
+    async with cordwood.connect(url, timeout=600) as cw:
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]))
+        print("connected", flush=True)
+        sys.stdin.readline()  # the server hangs now
+        appending = asyncio.ensure_future(log.append(Batch.of([b"x"])))
+        (sender,) = cw._engine._connection.cluster._senders.values()
+        while not sender._under_way:
+            await asyncio.sleep(0)
+        cluster, close = cw._engine._connection.cluster, cw._engine._connection.cluster.close
+        cluster.close = lambda timeout: (print("closing", flush=True), close(timeout))
+        print("under way", flush=True)
+        await appending
+
+asyncio.run(main())
+"""
+
+
+def test_a_second_interrupt_does_not_wait_for_acks(broker: Broker, topic: str) -> None:
+    """The first one closes the connection, and what is under way has its ten minutes."""
+    bare.create(broker.bootstrap, topic)
+    command = [sys.executable, "-c", INTERRUPTED, broker.url, topic]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            broker.pause()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            for said in ("under way\n", "closing\n"):
+                assert process.stdout.readline() == said
+                process.send_signal(signal.SIGINT)
+            process.wait(60)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT

@@ -58,3 +58,17 @@ class DaemonThreads(Executor):
             with self._lock:
                 self._open -= 1
             del call, future, function  # a thread that waits holds no client
+
+
+def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
+    """Run a call that may take long in a thread of its own."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
