@@ -5,6 +5,7 @@ import gc
 import subprocess
 import sys
 import threading
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -245,3 +246,96 @@ async def test_an_append_beside_many_reads_that_begin(log: Log, request: pytest.
         readers = [log.read() for _ in range(200)]
         assert await log.append(Batch.of([b"value"])) == range(turn, turn + 1)
         await asyncio.gather(*(reader.close() for reader in readers))
+
+
+FORK_UNDER_WAY = """
+import asyncio, os, signal, sys
+import cordwood
+from cordwood import Batch
+
+url, topic = sys.argv[1:]
+
+def child(log, reader):
+    signal.alarm(30)  # ends it if it hangs
+    try:
+        asyncio.run(asyncio.wait_for(anext(reader), 20))
+    except cordwood.Unavailable:
+        pass
+    else:
+        os._exit(3)
+    del reader
+    with cordwood.sync.connect(url) as cw:
+        cw.log(topic).append(Batch.of([b"child"]))
+    os._exit(0)
+
+async def main():
+    async with cordwood.connect(url) as cw:
+        log = cw.log(topic)
+        await log.append(Batch.of([b"parent"]))
+        reader = log.read(follow=True)
+        await anext(reader)
+        appends = [asyncio.ensure_future(log.append(Batch.of([b"%d" % n] * 3000))) for n in range(20)]
+        await asyncio.sleep(0)
+        # As the reader's own thread does for a moment now and then.
+        with reader._ahead._lock:
+            pid = os.fork()
+            if not pid:
+                asyncio.events._set_running_loop(None)
+                child(log, reader)
+        await asyncio.gather(*appends)
+        print(await asyncio.to_thread(os.waitpid, pid, 0) == (pid, 0))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.processes
+async def test_a_fork_while_appends_are_under_way_harms_neither_side(kafka: Broker, log: Log) -> None:
+    command = [sys.executable, "-c", FORK_UNDER_WAY, kafka.url, log.topic]
+    run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "True\n")
+    values = await values_of(log)
+    assert values[0] == b"parent"
+    assert Counter(values[1:]) == {b"child": 1, **{b"%d" % number: 3000 for number in range(20)}}
+
+
+AGAIN_AND_AGAIN = """
+import asyncio, gc, os, sys, time
+import cordwood
+from cordwood import Batch
+
+url, topic = sys.argv[1:]
+
+async def once():
+    async with cordwood.connect(url) as cw:
+        log = cw.log(topic)
+        await log.append(Batch.of([b"x"]))
+        [batch async for batch in log.read()]
+        await anext(log.read(follow=True))
+        cancelled = [asyncio.ensure_future(call) for call in (log.append(Batch.of([b"y"] * 5000)), cw.topics())]
+        await asyncio.sleep(0)
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*cancelled, return_exceptions=True)
+
+def held():
+    gc.collect()
+    return [len(os.listdir(f"/proc/self/{what}")) for what in ("fd", "task")]
+
+asyncio.run(once())
+before = held()
+for _ in range(10):
+    asyncio.run(once())
+deadline = time.monotonic() + 20
+while any(now > then for now, then in zip(held(), before)) and time.monotonic() < deadline:
+    time.sleep(0.05)
+print(before, held())
+sys.exit(any(now > then for now, then in zip(held(), before)))
+"""
+
+
+@pytest.mark.processes
+async def test_connecting_again_and_again_leaks_no_file_and_no_thread(kafka: Broker, log: Log) -> None:
+    command = [sys.executable, "-c", AGAIN_AND_AGAIN, kafka.url, log.topic]
+    run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=90, check=False)
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout

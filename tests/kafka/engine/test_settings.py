@@ -3,7 +3,8 @@
 import pytest
 
 import cordwood
-from cordwood import InvalidInput
+from cordwood import InvalidInput, Unavailable
+from cordwood.testing.kafka import Broker
 
 
 @pytest.mark.parametrize(
@@ -23,4 +24,18 @@ from cordwood import InvalidInput
 async def test_a_wrong_setting_is_named_without_the_secrets_beside_it(config: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         await cordwood.connect("kafka://127.0.0.1:1", config=config, timeout=1)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", ["pass=hidden", "lifeSeconds=hidden"])
+async def test_of_a_secret_that_is_a_list_no_part_is_shown(kafka: Broker, wrong: str) -> None:
+    """librdkafka quotes the part that it does not understand."""
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal=me {wrong}=2",
+    }
+    with pytest.raises(Unavailable, match=r"sasl\.oauthbearer\.config") as caught:
+        await cordwood.connect(kafka.url, config=config, timeout=5)
     assert "hidden" not in str(caught.value)

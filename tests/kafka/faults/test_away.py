@@ -1,7 +1,10 @@
 """A server that is down or silent: every call ends in its time, with an error that says what became of it."""
 
 import asyncio
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -13,6 +16,7 @@ from cordwood import Batch, CordwoodError, Timeout, Unavailable
 from cordwood.log.kafka import cluster as cluster_module
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
+from tests.kafka import bare
 from tests.kafka.waiting import until, values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -161,3 +165,94 @@ async def test_a_server_that_hangs_makes_no_call_to_another_one_wait(broker: Bro
         broker.resume()
         await asyncio.gather(*waiting, return_exceptions=True)
         await other.delete_topic(topic)
+
+
+GIVING_UP = """
+import asyncio, sys, threading
+import cordwood
+
+url, topic = sys.argv[1:]
+
+async def main():
+    cw = await cordwood.connect(url, timeout=600)
+    log = cw.log(topic)
+    await log.bounds()
+    print("connected", flush=True)
+    sys.stdin.readline()  # the server hangs now
+    asking = threading.Event()
+    offsets = cw._engine._connection.cluster.offsets
+    ask = offsets.bounds
+    offsets.bounds = lambda *place: (asking.set(), ask(*place))[1]
+    calls = [cw.topics(), cw.create_topic(f"{topic}.new"), log.trim(before=0), anext(log.read(follow=True))]
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.to_thread(asking.wait)
+    for task in tasks:
+        task.cancel()
+    print([type(error).__name__ for error in await asyncio.gather(*tasks, return_exceptions=True)], flush=True)
+    await cw.close()
+
+asyncio.run(main())
+"""
+
+
+def test_calls_that_are_given_up_keep_no_process_from_ending(broker: Broker, topic: str) -> None:
+    """As after an interrupt: the calls would have ten minutes."""
+    bare.create(broker.bootstrap, topic)
+    command = [sys.executable, "-c", GIVING_UP, broker.url, topic]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            broker.pause()
+            out, _ = process.communicate("\n", timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (0, f"{['CancelledError'] * 4}\n")
+
+
+INTERRUPTED = """
+import asyncio, sys
+import cordwood
+from cordwood import Batch
+
+url, topic = sys.argv[1:]
+
+async def main():
+    async with cordwood.connect(url, timeout=600) as cw:
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]))
+        print("connected", flush=True)
+        sys.stdin.readline()  # the server hangs now
+        appending = asyncio.ensure_future(log.append(Batch.of([b"x"])))
+        (sender,) = cw._engine._connection.cluster._senders.values()
+        while not sender._under_way:
+            await asyncio.sleep(0)
+        cluster, close = cw._engine._connection.cluster, cw._engine._connection.cluster.close
+        cluster.close = lambda timeout: (print("closing", flush=True), close(timeout))
+        print("under way", flush=True)
+        await appending
+
+asyncio.run(main())
+"""
+
+
+def test_a_second_interrupt_does_not_wait_for_acks(broker: Broker, topic: str) -> None:
+    """The first one closes the connection, and what is under way has its ten minutes."""
+    bare.create(broker.bootstrap, topic)
+    command = [sys.executable, "-c", INTERRUPTED, broker.url, topic]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "connected\n"
+            broker.pause()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            for said in ("under way\n", "closing\n"):
+                assert process.stdout.readline() == said
+                process.send_signal(signal.SIGINT)
+            process.wait(60)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,7 +18,8 @@ from .errors import kafka_error, translated
 from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
-from .topics import TopicFacts, Topics
+from .threads import DaemonThreads
+from .topics import ATTEMPT_SECONDS, TopicFacts, Topics
 
 _THREADS = 8
 _FACTS_SECONDS = 60.0
@@ -45,7 +46,7 @@ class SharedCluster:
         self.topics = Topics(self._admin, settings)
         self.offsets = Offsets(self._admin, self.topics, settings)
         self.consumers = Consumers(settings)
-        self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="cordwood-kafka")
+        self.executor = DaemonThreads(_THREADS, "cordwood-kafka")
         self.reading: set[threading.Thread] = set()
         self._looks: dict[Log, set[Future[tuple[int, int]]]] = {}
         """Looks at the ends of logs that are under way: a later append must not be part of what they find."""
@@ -146,6 +147,8 @@ class SharedCluster:
         self.gone = "the connection is closed: connect again"
         for sender in self._senders.values():
             sender.close(max(0.0, deadline - time.monotonic()))
+        # A reader ends with its step, within a moment; one that asks a broker that hangs, in its own time.
+        deadline = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
         for thread in list(self.reading):
             thread.join(max(0.0, deadline - time.monotonic()))
         self.consumers.close()

@@ -1,7 +1,6 @@
 """Kafka, as a connection sees it."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,6 +16,7 @@ from .cluster import SharedCluster, open_cluster
 from .connection import Connection
 from .log import KafkaLog
 from .settings import Settings
+from .threads import in_a_thread
 
 T = TypeVar("T")
 
@@ -25,8 +25,7 @@ async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "Kafk
     """Connect to a cluster, or share the clients that this process has for it."""
     settings = Settings.of(url, timeout)
     # A thread that belongs to no loop: a connection that is made too late is let go also if the loop has ended by then.
-    opening: Future[SharedCluster] = Future()
-    threading.Thread(target=_open, args=(opening, settings, timeout), name="cordwood-kafka-open", daemon=True).start()
+    opening = in_a_thread("cordwood-kafka-open", lambda: open_cluster(settings, timeout))
     try:
         async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
             return KafkaEngine(await asyncio.shield(asyncio.wrap_future(opening)), read_only)
@@ -36,13 +35,6 @@ async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "Kafk
     except asyncio.CancelledError:
         opening.add_done_callback(_let_go)
         raise
-
-
-def _open(opening: "Future[SharedCluster]", settings: Settings, timeout: float) -> None:
-    try:
-        opening.set_result(open_cluster(settings, timeout))
-    except BaseException as error:
-        opening.set_exception(error)
 
 
 def _let_go(opening: "Future[SharedCluster]") -> None:
@@ -107,7 +99,9 @@ class KafkaEngine(Engine):
         self._connection.closed = True
         for reader in list(self._connection.readers):
             await reader.close()
-        await asyncio.to_thread(self._cluster.close, timeout)
+        # Not in the loop's own pool, which is waited for when the loop ends: a second interrupt must not wait for acks.
+        closing = in_a_thread("cordwood-kafka-close", lambda: self._cluster.close(timeout))
+        await asyncio.shield(asyncio.wrap_future(closing))
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

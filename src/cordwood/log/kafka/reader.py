@@ -1,6 +1,7 @@
 """Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready."""
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ class KafkaReader(Reader):
 
     async def __anext__(self) -> StoredBatch:
         ahead = self._ahead
+        if ahead.inherited:
+            self._check()
         # A turn of the loop for each batch: where reading is faster than its user, nobody could cancel the user. Before
         # it is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
@@ -62,6 +65,12 @@ class _Ahead:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._ended = False
+        self._pid = os.getpid()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child: the thread stayed with the parent, and may have held the lock."""
+        return os.getpid() != self._pid
 
     def start(self) -> None:
         with self._lock:
@@ -84,6 +93,8 @@ class _Ahead:
 
     def stop(self) -> None:
         """Whoever waits gets the end; the thread ends when it has finished its step."""
+        if self.inherited:
+            return
         with self._lock:
             self._stopped = True
             self._ready.clear()

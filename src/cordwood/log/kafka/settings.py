@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cordwood.errors import InvalidInput
@@ -87,6 +88,9 @@ _SILENT_SECONDS_MIN = 2.0
 """How long a broker may leave a request without an answer before another one is asked: a third of a call's time, so
 that a leader that hangs, and was replaced, costs no call; and no less than librdkafka allows."""
 
+_WORD_MIN = 4
+"""A shorter word of a secret tells nothing, and stands in half of all texts."""
+
 _FETCH_WAIT_MS = 5
 """How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is used for another log
 right after waits for that."""
@@ -131,12 +135,21 @@ class Settings:
         return self._all(_CONSUMER if follow else {**_CONSUMER, "fetch.wait.max.ms": _FETCH_WAIT_MS}, on_error)
 
     def masked(self, text: str) -> str:
-        """`text` without any value of a secret setting: librdkafka quotes settings in its errors and logs."""
+        """`text` without any value of a secret setting: librdkafka quotes settings in its errors and logs.
+
+        Also without a word of one: of a setting that is a list, such as `sasl.oauthbearer.config`, it quotes what is
+        wrong.
+        """
+        return text if self._secrets is None else self._secrets.sub("***", text)
+
+    @cached_property
+    def _secrets(self) -> re.Pattern[str] | None:
         secrets = {value for name, value in self.config.items() if is_secret(name) and value}
-        if not secrets:
-            return text
+        words = {word for value in secrets for word in value.split()}
+        words |= {word.partition("=")[2] for word in words}
+        secrets |= {word for word in words if len(word) >= _WORD_MIN}
         # The longest first: one secret may be a part of another.
-        return re.sub("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))), "***", text)
+        return re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))) if secrets else None
 
     @property
     def _silent_ms(self) -> int:

@@ -1,0 +1,74 @@
+"""Threads for calls that block, which keep no process from ending."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_Call = tuple["Future[Any]", Callable[[], Any]]
+
+
+class DaemonThreads(Executor):
+    """At most so many threads, started as they are needed.
+
+    Python waits for the threads of its own pool when it ends: a program that is interrupted while a broker hangs would
+    stay for as long as the call that it has given up, though nobody wants the answer.
+    """
+
+    def __init__(self, threads_max: int, name: str) -> None:
+        self._threads_max = threads_max
+        self._name = name
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._open = 0  # calls that are queued or run
+        self._shut = False
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> "Future[T]":
+        future: Future[T] = Future()
+        with self._lock:
+            if self._shut:
+                raise RuntimeError("no calls are taken after shutdown")
+            self._calls.put((future, lambda: function(*args, **options)))
+            self._open += 1
+            if self._open > self._threads < self._threads_max:
+                self._threads += 1
+                threading.Thread(target=self._run, name=f"{self._name}_{self._threads}", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; each thread ends once those that were taken are done. It is never waited for."""
+        with self._lock:
+            if not self._shut:
+                self._shut = True
+                for _ in range(self._threads):
+                    self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            with self._lock:
+                self._open -= 1
+            del call, future, function  # a thread that waits holds no client
+
+
+def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
+    """Run a call that may take long in a thread of its own."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
