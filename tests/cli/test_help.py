@@ -63,3 +63,10 @@ def test_wrong_words_are_exit_2(run: Command, arguments: str) -> None:
     ran = run(*arguments.split())
     assert (ran.code, ran.out) == (2, "")
     assert "usage: cordwood" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"), [("log append", "TOPIC"), ("log read", "TOPIC"), ("wal write m", "REGION, TABLE")]
+)
+def test_only_what_is_needed_is_said_to_be_missing(run: Command, arguments: str, missing: str) -> None:
+    assert run(*arguments.split()).err.endswith(f"the following arguments are required: {missing}\n")

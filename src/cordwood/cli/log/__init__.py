@@ -54,7 +54,9 @@ def _add_append(verbs: Commands) -> None:
         " in batches as they come. What was acked when it is interrupted or fails is printed, and stays.",
     )
     _add_topic(parser)
-    parser.add_argument("values", nargs="*", metavar="VALUE", help="a record's value (after -- if it begins with -)")
+    parser.add_argument(
+        "values", nargs="*", default=[], metavar="VALUE", help="a record's value (after -- if it begins with -)"
+    )
     parser.add_argument(
         "--file", action="append", default=[], metavar="FILE", help="the whole file as one record; repeatable"
     )

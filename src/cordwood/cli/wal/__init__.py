@@ -63,7 +63,9 @@ def _add_changing(verbs: Commands) -> None:
         " writes as they come. A region that is missing is made." + _TAKES,
     )
     _add_table(parser)
-    parser.add_argument("payloads", nargs="*", metavar="PAYLOAD", help="a log (after -- if it begins with -)")
+    parser.add_argument(
+        "payloads", nargs="*", default=[], metavar="PAYLOAD", help="a log (after -- if it begins with -)"
+    )
     parser.set_defaults(run=writing(write))
     parser = verbs.add_parser(
         "mark", help="mark logs deleted", description="Say that logs of a table are not needed any more." + _TAKES
