@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from cordwood.errors import CordwoodError, Unavailable
 
 from .consumers import Consumers
-from .errors import kafka_error, translated
+from .errors import is_locked_out, kafka_error, translated
 from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
@@ -22,6 +22,7 @@ from .threads import DaemonThreads
 from .topics import ATTEMPT_SECONDS, TopicFacts, Topics
 
 _THREADS = 8
+_LOOK_AGAIN_SECONDS = 0.02
 _FACTS_SECONDS = 60.0
 _BATCH_SLACK_BYTES = 1024
 _BATCH_BYTES_MIN = 1024
@@ -57,15 +58,22 @@ class SharedCluster:
     def reach(self, timeout: float) -> None:
         """Return once a broker has answered; blocks."""
         self._said.clear()
-        try:
-            self._admin.list_topics(timeout=timeout)
-        except KafkaException as error:
-            self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
-            cause = self._said[-1] if self._said else kafka_error(error)
-            if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-                raise translated(cause, f"connecting to {self}", self.settings) from None
-            why = self.settings.masked(cause.str())
-            raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?") from None
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._admin.list_topics(timeout=max(0.001, min(ATTEMPT_SECONDS, deadline - time.monotonic())))
+                return
+            except KafkaException as error:
+                self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
+                cause = self._said[-1] if self._said else kafka_error(error)
+            # The client would try a login that is refused again and again.
+            if is_locked_out(cause) or time.monotonic() >= deadline:
+                break
+            time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
+        if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+            raise translated(cause, f"connecting to {self}", self.settings)
+        why = self.settings.masked(cause.str())
+        raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?")
 
     def check(self) -> None:
         """`Unavailable` in a forked child, and once it is closed."""

@@ -77,6 +77,11 @@ def is_missing(error: KafkaError) -> bool:
     return error.code() in _MISSING
 
 
+def is_locked_out(error: KafkaError) -> bool:
+    """Whether the login was refused."""
+    return error.code() in _NOT_LET_IN
+
+
 def translated(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
     """The error to raise; `what` names the call and what it was about."""
     code = error.code()
