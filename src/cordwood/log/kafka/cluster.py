@@ -59,9 +59,10 @@ class SharedCluster:
         """Return once a broker has answered; blocks."""
         self._said.clear()
         deadline = time.monotonic() + timeout
+        attempt = ATTEMPT_SECONDS
         while True:
             try:
-                self._admin.list_topics(timeout=max(0.001, min(ATTEMPT_SECONDS, deadline - time.monotonic())))
+                self._admin.list_topics(timeout=max(0.001, min(attempt, deadline - time.monotonic())))
                 return
             except KafkaException as error:
                 self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
@@ -69,6 +70,7 @@ class SharedCluster:
             # The client would try a login that is refused again and again.
             if is_locked_out(cause) or time.monotonic() >= deadline:
                 break
+            attempt *= 2  # a broker may be slow, and each attempt asks it anew
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
         if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
             raise translated(cause, f"connecting to {self}", self.settings)

@@ -82,7 +82,10 @@ class Topics:
         new = NewTopic(name, partitions, replication, config=config)
         self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
-        self._made = {name: now + _BEHIND_SECONDS, **{old: end for old, end in self._made.items() if end > now}}
+        for old, end in list(self._made.items()):  # in place: others make topics at the same time
+            if end < now:
+                self._made.pop(old, None)
+        self._made[name] = now + _BEHIND_SECONDS
         return self.usable(name, deadline)
 
     def usable(self, name: str, deadline: float) -> TopicInfo:
