@@ -74,7 +74,7 @@ class TestPlog:
             synced_end=0,
             now_ms=NOW_MS,
         )
-        plog.append([(0, frame)], len(frame), 0)
+        plog.append([(0, [frame], len(frame))], len(frame), 0)
         plog.sync()
         plog.seal(plog.end, next_offset=71, max_timestamp=NOW_MS)
         plog.close()

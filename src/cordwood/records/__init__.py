@@ -18,7 +18,7 @@ This package may import `cordwood.errors` and nothing else of Cordwood. pyarrow 
 
 from cordwood.records.batch import Batch
 from cordwood.records.column import BinaryColumn
-from cordwood.records.encode import Frame, encode_frame, frame_bytes, frame_of
+from cordwood.records.encode import encode_frame, frame_bytes, frame_of
 from cordwood.records.frame import (
     Buffer,
     FrameCut,
@@ -37,6 +37,7 @@ from cordwood.records.layout import (
     GROUP_WEIGHT_MAX,
     LARGE_FRAME_BYTES,
 )
+from cordwood.records.pieces import Frame, Piece
 from cordwood.records.record import Record, StoredRecord
 from cordwood.records.stored import StoredBatch
 
@@ -54,6 +55,7 @@ __all__ = [
     "FrameCut",
     "FrameHeader",
     "HeaderColumn",
+    "Piece",
     "Record",
     "StoredBatch",
     "StoredRecord",

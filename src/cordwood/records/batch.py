@@ -122,7 +122,7 @@ class Batch:
                     rows, _ = checked_rows("values", rows)
                 if NoneType in types:
                     flags = FLAG_VALUE_NULLS
-                lengths = list(map(length_hint, rows)) if flags else list(map(len, cast("list[bytes]", rows)))
+                lengths = list(map(length_hint, rows) if flags else map(len, cast("list[bytes]", rows)))
                 size = sum(lengths)
             batch._values = rows
             batch._lengths = lengths
@@ -290,6 +290,7 @@ class Batch:
         nulls, self._value_bytes = _measured(values)
         flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if nulls else 0)
         self._values = values
+        self._lengths = None
         self._keys, self._key_bytes = None, 0
         if keys is not None:
             nulls, size = _measured(keys)

@@ -74,8 +74,10 @@ class BinaryColumn(Sequence["bytes | None"]):
         """
         if type(values) is BinaryColumn:
             return values
-        validity, offsets, data = column_buffers(*checked_rows("values", values))
-        return BinaryColumn(offsets, memoryview(data), None if validity is None else memoryview(validity))
+        rows, nulls = checked_rows("values", values)
+        offsets = row_offsets(rows, nulls)
+        data = memoryview(b"".join(present_rows(rows, nulls)))
+        return BinaryColumn(offsets, data, memoryview(row_bitmap(rows)) if nulls else None)
 
     @staticmethod
     def nulls(length: int) -> BinaryColumn:
@@ -230,43 +232,30 @@ class BinaryColumn(Sequence["bytes | None"]):
         return bits & ((1 << self._length) - 1)
 
 
-def column_buffers(
-    rows: Rows | BinaryColumn, nulls: bool
-) -> tuple[bytes | memoryview | None, memoryview, bytes | memoryview]:
-    """Validity, offsets and data of rows whose types were checked; `nulls`: whether a None is among them."""
-    if type(rows) is BinaryColumn:
-        return rows.compact()
-    validity, offsets = row_buffers(rows, nulls)
-    return validity, offsets, b"".join(present_rows(rows, nulls))
-
-
-def present_rows(rows: Rows | BinaryColumn, nulls: bool) -> list[bytes]:
+def present_rows(rows: Rows, nulls: bool) -> list[bytes]:
     """The rows that are not null, or all of them where none is."""
     present: Any = list(filter(None, rows)) if nulls else rows
     return present  # type: ignore[no-any-return]  # `nulls` says it, which the type checker cannot know
 
 
-def row_buffers(
-    rows: Rows | BinaryColumn, nulls: bool, lengths: Iterable[int] | None = None
-) -> tuple[bytes | None, memoryview]:
-    """Validity and offsets of rows whose types were checked; the data is the rows themselves, joined.
-
-    `lengths` are theirs, where they are known.
-    """
+def row_offsets(rows: Rows, nulls: bool, lengths: Iterable[int] | None = None) -> memoryview:
+    """Where each row begins and ends when they are joined, in Arrow's layout; `lengths` are theirs, where known."""
     present: Any = rows  # without nulls, which the type checker cannot know
     # One C loop for each buffer: no Python for a record.
     if lengths is None:
         lengths = map(length_hint, rows) if nulls else map(len, present)
     try:
         # `pack` takes a third of the time that an array needs to take the same numbers in.
-        offsets = memoryview(pack(f"<{len(rows) + 1}i", *accumulate(lengths, initial=0))).cast("i")
+        return memoryview(pack(f"<{len(rows) + 1}i", *accumulate(lengths, initial=0))).cast("i")
     except StructError:
-        raise TooLarge(f"a column of {sum(map(length_hint, rows))} bytes; limit {COLUMN_BYTES_MAX}") from None
-    if not nulls:
-        return None, offsets
+        raise TooLarge(f"a column of {rows_bytes(rows)} bytes; limit {COLUMN_BYTES_MAX}") from None
+
+
+def row_bitmap(rows: Rows) -> bytes:
+    """Which rows are not null, in Arrow's layout."""
     valid = bytes(map(is_not, rows, repeat(None)))
     bits = int(valid[::-1].translate(_ASCII_BITS), 2)
-    return bits.to_bytes((len(rows) + 7) >> 3, "little"), offsets
+    return bits.to_bytes((len(rows) + 7) >> 3, "little")
 
 
 def rows_bytes(rows: Rows | BinaryColumn) -> int:

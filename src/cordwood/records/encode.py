@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from functools import reduce
-from io import BytesIO
+from collections.abc import Sequence
+from functools import partial, reduce
 from itertools import chain, repeat
 from operator import attrgetter, or_
 
@@ -13,16 +12,13 @@ from crc32c import crc32c
 
 from cordwood.errors import InvalidInput, TooLarge
 from cordwood.records.batch import Batch
-from cordwood.records.column import BinaryColumn, Rows, column_buffers, present_rows, row_buffers
+from cordwood.records.column import BinaryColumn, Rows, present_rows, row_bitmap, row_offsets, rows_bytes
 from cordwood.records.frame import (
     AFTER_CRC,
-    AFTER_CRC_AT,
     BEFORE_CRC,
     CODEC_NONE,
     MAGIC,
     VERSION,
-    ZEROS,
-    Buffer,
 )
 from cordwood.records.headers import HeaderColumn
 from cordwood.records.layout import (
@@ -33,26 +29,18 @@ from cordwood.records.layout import (
     FLAG_TIMESTAMPS,
     FLAG_VALUE_NULLS,
     FRAME_BYTES_MAX,
-    FRAME_HEADER_BYTES,
     frame_size,
 )
+from cordwood.records.pieces import Frame, Part
 
-# From this length on a frame is written in pieces of about that size.
-_STREAMED_FROM = 768 * 1024
-_PIECE_BYTES = 512 * 1024
-
-# Where frames are put together: memory that is used again, since each page of a fresh megabyte is a fault. As many as
-# threads that write at once, and each as large as the largest frame was.
-_scratches: list[BytesIO] = []
-_SCRATCHES_MAX = 8
-
-_NO_CRC = bytes(4)
 _NO_ORDER = bytes(8)
 
 _flags_of = attrgetter("_flags")
 _values_of = attrgetter("_values")
 _keys_of = attrgetter("_keys")
 _timestamps_of = attrgetter("_timestamps")
+_value_bytes_of = attrgetter("_value_bytes")
+_key_bytes_of = attrgetter("_key_bytes")
 
 
 def frame_bytes(batch: Batch) -> int:
@@ -66,83 +54,6 @@ def frame_bytes(batch: Batch) -> int:
         return frame_size(batch._flags, len(batch), batch._value_bytes, batch._key_bytes, 0, 0, 0)
     total, names, values, _ = headers.sizes()
     return frame_size(batch._flags, len(batch), batch._value_bytes, batch._key_bytes, total, names, values)
-
-
-class Frame:
-    """A frame that is about to be written: what is known of it, and its bytes, made while they are written."""
-
-    __slots__ = ("_after", "_before", "_parts", "length", "timestamp_max")
-
-    def __init__(
-        self,
-        length: int,
-        timestamp_max: int,
-        before: bytes,
-        after: bytes,
-        parts: list[tuple[Buffer | list[bytes], int]],
-    ) -> None:
-        self.length = length
-        self.timestamp_max = timestamp_max
-        self._before = before
-        self._after = after
-        self._parts = parts
-
-    def pieces(self, *, streamed: bool = False) -> Iterator[tuple[int, Buffer]]:
-        """Bytes, and where in the frame they go: one piece; or, `streamed`, several of a large frame.
-
-        The disk can begin with the first one while the next is put together. The header comes last: until it stands
-        there it is no frame. A piece is gone when the next one is asked for.
-        """
-        scratch = _scratches.pop() if _scratches else BytesIO()
-        if streamed and self.length >= _STREAMED_FROM:
-            yield from self._streamed(scratch)
-        else:
-            yield from self._whole(scratch)
-        # Not where the caller gave up: the garbage collector may have closed it by then.
-        if len(_scratches) < _SCRATCHES_MAX:
-            _scratches.append(scratch)
-
-    def _whole(self, scratch: BytesIO) -> Iterator[tuple[int, Buffer]]:
-        scratch.seek(0)
-        scratch.writelines((self._before, _NO_CRC, self._after))
-        for buffers in self._slices():
-            scratch.writelines(buffers)
-        with scratch.getbuffer() as memory, memory[: self.length] as frame:
-            with frame[AFTER_CRC_AT:] as checked:
-                # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
-                crc = crc32c(checked, crc32c(self._before), 0)
-            frame[BEFORE_CRC.size : AFTER_CRC_AT] = crc.to_bytes(4, "little")
-            yield 0, frame
-
-    def _streamed(self, scratch: BytesIO) -> Iterator[tuple[int, Buffer]]:
-        crc = crc32c(self._after, crc32c(self._before))
-        at = FRAME_HEADER_BYTES
-        slices = self._slices()
-        while at < self.length:
-            scratch.seek(0)
-            for buffers in slices:
-                scratch.writelines(buffers)
-                if scratch.tell() >= _PIECE_BYTES:
-                    break
-            with scratch.getbuffer() as memory, memory[: scratch.tell()] as piece:
-                crc = crc32c(piece, crc, 0)
-                yield at, piece
-                at += len(piece)
-        yield 0, b"".join((self._before, crc.to_bytes(4, "little"), self._after))
-
-    def _slices(self) -> Iterator[Sequence[Buffer]]:
-        """What stands behind the header, padded, in slices of about a piece at most."""
-        for part, size in self._parts:
-            if isinstance(part, list):
-                step = max(1, len(part) * _PIECE_BYTES // max(1, size))
-                for first in range(0, len(part), step):
-                    yield part[first : first + step]
-            else:
-                data = memoryview(part).cast("B")
-                for first in range(0, size, _PIECE_BYTES):
-                    yield (data[first : first + _PIECE_BYTES],)
-            if size & 7:
-                yield (ZEROS[-size & 7],)
 
 
 def encode_frame(
@@ -172,7 +83,7 @@ def encode_frame(
         synced_end=synced_end,
         now_ms=now_ms,
     )
-    return b"".join(bytes(piece) for _, piece in frame.pieces())
+    return b"".join(b"".join(buffers) for _, buffers, _ in frame.pieces())
 
 
 def frame_of(
@@ -191,16 +102,17 @@ def frame_of(
     by their weight.
 
     >>> frame = frame_of([Batch.of([b"a"])], plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9)
-    >>> frame.length, [at for at, _ in frame.pieces()]
+    >>> frame.length, [at for at, _, _ in frame.pieces()]
     (112, [0])
     """
     if len(batches) == 1:
         batch = batches[0]
         flags, values, keys, headers = batch._flags, batch._values, batch._keys, batch._headers
-        lengths = batch._lengths
+        value_bytes, key_bytes, lengths = batch._value_bytes, batch._key_bytes, batch._lengths
     else:
         flags = reduce(or_, map(_flags_of, batches), 0)
         values = list(chain.from_iterable(map(_values_of, batches)))
+        value_bytes, key_bytes = sum(map(_value_bytes_of, batches)), sum(map(_key_bytes_of, batches))
         keys = headers = lengths = None
         if flags & FLAG_KEYS:
             keys, flags = _merged_keys(batches, flags)
@@ -212,20 +124,20 @@ def frame_of(
 
     column, highest = _timestamps(batches, flags, now_ms)
     flags &= ~FLAG_TIMESTAMPS
-    parts: list[tuple[Buffer | list[bytes], int]] = []  # with their bytes: a view of offsets has another len()
+    parts: list[Part] = []
     if column is not None:
         flags |= FLAG_TIMESTAMPS
-        parts.append((column, 8 * count))
-    value_bytes = _add_column(parts, values, flags & FLAG_VALUE_NULLS, lengths)
-    key_bytes = name_bytes = header_count = header_value_bytes = 0
+        parts.append(Part(column, 8 * count))
+    _add_column(parts, values, value_bytes, flags & FLAG_VALUE_NULLS, lengths)
+    name_bytes = header_count = header_value_bytes = 0
     if keys is not None:
-        key_bytes = _add_column(parts, keys, flags & FLAG_KEY_NULLS)
+        _add_column(parts, keys, key_bytes, flags & FLAG_KEY_NULLS)
     if headers is not None:
         offsets, names, header_values = headers.compact()
-        header_count = len(names)
-        parts.append((offsets, 4 * count + 4))
-        name_bytes = _add_column(parts, names, 0)
-        header_value_bytes = _add_column(parts, header_values, flags & FLAG_HEADER_NULLS)
+        header_count, name_bytes, header_value_bytes = len(names), rows_bytes(names), rows_bytes(header_values)
+        parts.append(Part(offsets, 4 * count + 4))
+        _add_column(parts, names, name_bytes, 0)
+        _add_column(parts, header_values, header_value_bytes, flags & FLAG_HEADER_NULLS)
 
     length = frame_size(flags, count, value_bytes, key_bytes, header_count, name_bytes, header_value_bytes)
     if length > FRAME_BYTES_MAX:
@@ -283,25 +195,23 @@ def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memo
 
 
 def _add_column(
-    parts: list[tuple[Buffer | list[bytes], int]],
+    parts: list[Part],
     rows: Rows | BinaryColumn,
+    size: int,
     nulls: int,
     lengths: list[int] | None = None,
-) -> int:
-    """Adds the parts of a column to those of a frame, and returns the bytes of its data."""
-    data: Buffer | list[bytes]
-    validity: Buffer | None
-    if type(rows) is list:
-        # Put together only when it is written.
-        validity, offsets = row_buffers(rows, nulls != 0, lengths)
-        data, size = present_rows(rows, nulls != 0), offsets[-1]
-    else:
-        validity, offsets, data = column_buffers(rows, nulls != 0)
-        size = len(data)
+) -> None:
+    """Adds the parts of a column, whose entries have `size` bytes together, to those of a frame."""
     count = len(rows)
-    if nulls:
-        assert validity is not None  # the flag was set because a null was seen
-        parts.append((validity, (count + 7) >> 3))
-    parts.append((offsets, 4 * count + 4))
-    parts.append((data, size))
-    return size
+    if isinstance(rows, BinaryColumn):
+        validity, offsets, data = rows.compact()
+        if nulls:
+            assert validity is not None  # the flag was set because a null was seen
+            parts.append(Part(validity, (count + 7) >> 3))
+        parts += Part(offsets, 4 * count + 4), Part(data, size)
+    else:
+        if nulls:
+            parts.append(Part(row_bitmap(rows), (count + 7) >> 3))
+        present = present_rows(rows, nulls != 0)
+        parts.append(Part(partial(row_offsets, rows, nulls != 0, lengths), 4 * count + 4))
+        parts.append(Part(present, size, None if nulls else lengths))

@@ -22,8 +22,9 @@ class SimulatedFile:
         self._writable = writable
         self._open = True
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+    def write(self, buffers: Sequence[Buffer], position: int, size: int | None = None) -> None:
         data = b"".join(buffers)
+        assert size is None or size == len(data)
         with self._lock:
             self._check(write=True)
             if position < 0:

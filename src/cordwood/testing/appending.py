@@ -68,6 +68,17 @@ class Appending(UnderTest):
         read = [record.headers for record in await records_of(log.read())]
         assert read == [*map(tuple, headers), ()]
 
+    async def test_what_was_read_may_be_appended_again(self, log: Log) -> None:
+        keys, stamps = [b"k", None, b""], [1_700_000_000_000 + number for number in range(3)]
+        headers: list[list[tuple[str, bytes | None]]] = [[("h", b"1")], [], [("h", None)]]
+        await log.append(Batch.of([b"a", None, b""], keys=keys, headers=headers, timestamps=stamps))
+        async with log.read() as reader:
+            read = [batch async for batch in reader]
+        for batch in read:
+            await log.append(batch)
+        first = [record[:4] for record in await records_of(log.read())]
+        assert first[3:] == first[:3]
+
     async def test_every_byte_may_be_in_a_value_and_a_key(self, log: Log) -> None:
         every = bytes(range(256))
         await log.append(Batch.of([every], keys=[every[::-1]]))

@@ -32,7 +32,7 @@ def plog(plogs: PlogStore) -> Plog:
 
 
 def put(plog: Plog, data: bytes, position: int | None = None) -> None:
-    plog.append([(0, data)], len(data), plog.end if position is None else position)
+    plog.append([(0, [data], len(data))], len(data), plog.end if position is None else position)
 
 
 def seal(plog: Plog, end: int) -> int:
@@ -105,7 +105,7 @@ def test_an_append_goes_to_the_end_and_nowhere_else(plog: Plog, position: int) -
 
 def test_an_append_comes_in_pieces_each_at_its_place(plog: Plog) -> None:
     put(plog, b"0")
-    plog.append(((at, b"abc") for at in (3, 0)), 6, 1)
+    plog.append(((at, [b"a", b"bc"], 3) for at in (3, 0)), 6, 1)
     assert bytes(plog.read(100, 0)) == b"0abcabc"
 
 

@@ -40,7 +40,7 @@ def frame(value: bytes, first_offset: int, *, position: int, synced_end: int, ti
 def put(plog: Plog, value: bytes, first_offset: int, timestamp: int = 0, *, of: PlogId = ID) -> int:
     """Append a frame of one record; returns where it ends."""
     data = frame(value, first_offset, position=plog.end, synced_end=plog.synced_end, timestamp=timestamp, of=of)
-    plog.append([(0, data)], len(data), plog.end)
+    plog.append([(0, [data], len(data))], len(data), plog.end)
     return plog.end
 
 

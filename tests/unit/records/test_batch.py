@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import InvalidInput
 from cordwood.records import Batch, BinaryColumn, HeaderColumn, Record, StoredBatch, StoredRecord, frame_bytes
-from tests.unit.records.examples import EVERYTHING, arguments, made, rows, same_examples, stored, windows
+from tests.unit.records.examples import EVERYTHING, arguments, framed, made, rows, same_examples, stored, windows
 
 
 @same_examples
@@ -270,3 +270,5 @@ def test_a_stored_batch_of_rows_is_that_of_their_columns(
     assert (of_rows.weight, frame_bytes(of_rows)) == (columns.weight, frame_bytes(columns))
     assert list(of_rows) == list(columns)
     assert of_rows[1:] == columns[1:]
+    for one, other in ((of_rows, columns), (of_rows[1:], columns[1:]), (pickle.loads(pickle.dumps(of_rows)), columns)):
+        assert framed(one) == framed(other)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import TooLarge
 from cordwood.records import BinaryColumn
-from cordwood.records.column import column_buffers
+from cordwood.records.column import row_offsets
 from tests.unit.records.examples import binary, same_examples, windows
 
 columns = st.lists(binary, max_size=40)
@@ -107,7 +107,7 @@ def test_a_repr_stays_short() -> None:
 def test_more_bytes_than_int32_can_count_are_too_large() -> None:
     chunk = bytes(2**20)
     with pytest.raises(TooLarge, match="2147483648 bytes; limit 2147483647"):
-        column_buffers([chunk] * 2048, False)
+        row_offsets([chunk] * 2048, False)
 
 
 def test_a_window_may_be_given_in_numbers() -> None:

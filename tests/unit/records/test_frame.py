@@ -195,32 +195,52 @@ def test_an_empty_batch_in_a_group_adds_nothing() -> None:
     assert framed(Batch.of([]), Batch.of([b"a"])) == framed(Batch.of([b"a"]))
 
 
-@pytest.mark.parametrize("columns", [False, True])
-def test_a_large_frame_is_the_same_in_pieces_and_its_header_comes_last(columns: bool) -> None:
-    keys = [None if i % 9 == 0 else b"k" * (900 - i) for i in range(900)]
-    batch = Batch.of([b"v" * (700 + i) for i in range(900)], keys=keys)
-    if columns:
-        batch = decode_frame(framed(batch))
+SMALL_KEYS = [None if i % 9 == 0 else b"k" * (900 - i) for i in range(900)]
+LARGE_KEYS = [None if i % 9 == 0 else b"k" * (1900 - i) for i in range(600)]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch.of([b"v" * (700 + i) for i in range(900)], keys=SMALL_KEYS),
+        Batch.of([b"v" * (1000 + i) for i in range(900)]),
+        Batch.of([b"v" * (800 + i) for i in range(600)], keys=LARGE_KEYS),
+        Batch.of([None if i % 9 == 0 else b"v" * (1000 + i) for i in range(901)], timestamps=range(901)),
+        decode_frame(framed(Batch.of([b"v" * (700 + i) for i in range(900)], keys=SMALL_KEYS))),
+        Batch.of([b"v" * 700_000, b"w" * 300_001]),
+    ],
+    ids=["small", "large", "two columns", "nulls", "columns", "two records"],
+)
+def test_a_large_frame_is_the_same_in_pieces_and_its_header_comes_last(batch: Batch) -> None:
     frame = frame_of([batch], **PLACE, now_ms=NOW_MS)
     assembled = bytearray(frame.length)
     places = []
-    for at, piece in frame.pieces(streamed=True):
-        assembled[at : at + len(piece)] = piece
-        places.append((at, len(piece)))
-    assert places[-1] == (0, FRAME_HEADER_BYTES)
+    for at, buffers, size in frame.pieces(streamed=True):
+        assembled[at : at + size] = b"".join(buffers)
+        places.append((at, size))
+    assert bytes(assembled) == framed(batch)
+    assert places[-1][0] == 0
+    assert FRAME_HEADER_BYTES <= places[-1][1] <= 64 * 1024
+    assert sum(size for _, size in places) == frame.length
     assert len(places) > 2
     assert max(size for _, size in places) < 1024 * 1024
-    assert bytes(assembled) == framed(batch)
+
+
+def test_large_records_reach_the_disk_as_they_are() -> None:
+    values = [bytes([i % 256]) * 1024 for i in range(1000)]
+    frame = frame_of([Batch.of(values)], **PLACE, now_ms=NOW_MS)
+    written = [buffer for _, buffers, _ in frame.pieces(streamed=True) for buffer in buffers]
+    assert {id(value) for value in values} <= {id(buffer) for buffer in written}
 
 
 def test_frames_that_are_put_together_at_once_do_not_share_memory() -> None:
     first = frame_of([Batch.of([b"a" * 100])], **PLACE, now_ms=NOW_MS)
     second = frame_of([Batch.of([b"b" * 100])], **PLACE, now_ms=NOW_MS)
     pieces = first.pieces()
-    _, piece = next(pieces)
-    before = bytes(piece)
-    assert [bytes(other) for _, other in second.pieces()] == [framed(Batch.of([b"b" * 100]))]
-    assert bytes(piece) == before
+    _, piece, _ = next(pieces)
+    before = b"".join(piece)
+    assert [b"".join(other) for _, other, _ in second.pieces()] == [framed(Batch.of([b"b" * 100]))]
+    assert b"".join(piece) == before
 
 
 def test_a_frame_whose_writing_failed_does_no_harm_to_the_next() -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
+from cordwood.records import Piece
 
-from ..world.disk import Buffer, File
+from ..world.disk import File
 from .id import PlogId
 from .seal import SEAL_BYTES, Seal
 
@@ -40,10 +41,10 @@ class Plog:
         self._closed = closed
         self._seal: Seal | None = None
 
-    def append(self, pieces: Iterable[tuple[int, Buffer]], length: int, position: int) -> None:
+    def append(self, pieces: Iterable[Piece], length: int, position: int) -> None:
         """Write `length` bytes at `position`, which must be the end. Nothing is durable before `sync`.
 
-        They come in pieces, each with its place among the bytes, and may be made one by one.
+        They come in pieces, which may be made one by one.
         """
         if self._seal is not None:
             raise Sealed(f"plog {self.id} is sealed at {self._seal.end}: append to the stream's last plog")
@@ -56,11 +57,11 @@ class Plog:
         if position + length > self.size:
             raise TooLarge(f"plog {self.id} has {self.size - position} bytes left, {length} are asked for")
         try:
-            for at, piece in pieces:
-                self._file.write([piece], position + at)
-                if length >= _EARLY_BYTES:
+            for at, buffers, size in pieces:
+                self._file.write(buffers, position + at, size)
+                if size >= _EARLY_BYTES:
                     # So that the disk writes while the next piece is being made.
-                    self._file.begin_sync(position + at, len(piece))
+                    self._file.begin_sync(position + at, size)
         except OSError as error:
             self.failed = error
             raise

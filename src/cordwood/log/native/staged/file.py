@@ -90,8 +90,8 @@ class StagedWriter:
             synced_end=owner.topic_id,
             now_ms=self._clock.time_ms(),
         )
-        for at, piece in frame.pieces():
-            self._file.write([piece], self._size + at)
+        for at, buffers, size in frame.pieces():
+            self._file.write(buffers, self._size + at, size)
         self._file.begin_sync(self._size, frame.length)
         self._size += frame.length
         self._counts[owner] = before + len(batch)

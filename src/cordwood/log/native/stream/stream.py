@@ -253,7 +253,7 @@ class Stream:
         with self._gate_lock:
             self._release(self._gate.synced(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(self._succession.plog_bytes(self._made, 0))
+            self._maker.make_ahead(max(active.size, self._succession.plog_bytes(self._made, 0)))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""

@@ -13,6 +13,9 @@ Done = Callable[[], None]
 PLOG_BYTES_FIRST = 1024 * 1024
 PLOG_BYTES_MAX = 16 * 1024 * 1024
 
+# A plog has room for so many appends as large as its first one, up to the limit.
+_LARGE_APPENDS = 16
+
 
 class NoRoom(Exception):
     """The next plog cannot be had now: nothing of what needs it was written."""
@@ -58,8 +61,10 @@ class LogSuccession:
         self._plog_bytes_max = plog_bytes_max
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        # The first ones are small, so that a thousand logs that each got one record do not reserve 16 GiB.
-        return max(needed, min(self._plog_bytes_max, PLOG_BYTES_FIRST << (2 * min(plogs_before, 8))))
+        # The first ones are small, so that a thousand logs that each got one record do not reserve 16 GiB; but whoever
+        # comes with a large append comes again.
+        wanted = max(PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)), _LARGE_APPENDS * needed)
+        return max(needed, min(self._plog_bytes_max, wanted))
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.

@@ -42,8 +42,10 @@ class File(Protocol):
 
     name: str
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+    def write(self, buffers: Sequence[Buffer], position: int, size: int | None = None) -> None:
         """Write all bytes of the buffers, one after the other, or raise OSError.
+
+        `size` is their sum, from a caller that knows it: of a thousand buffers it takes as long as a small write.
 
         After an error any part of the range may have been written. A write beyond the end leaves a hole that
         reads as zeros. A memoryview must be contiguous and of single bytes.
@@ -164,13 +166,13 @@ class RealFile:
         self.name = name
         self._fd = fd
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+    def write(self, buffers: Sequence[Buffer], position: int, size: int | None = None) -> None:
         if position < 0:
             # The kernel takes -1 for "where the descriptor stands".
             raise OSError(errno.EINVAL, "a position below zero", self.name)
         if len(buffers) <= _BUFFERS_MAX:
             written = os.pwritev(self._fd, buffers, position)
-            if written == sum(map(len, buffers)):
+            if written == (sum(map(len, buffers)) if size is None else size):
                 return
         else:
             written = 0
