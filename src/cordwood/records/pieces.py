@@ -20,6 +20,9 @@ _PIECE_BYTES = 512 * 1024
 _GATHERED_PART_BYTES = 64 * 1024
 _GATHERED_ROW_BYTES = 768
 
+# So many bytes of rows are put together at once for the checksum alone.
+_CHECKED_BYTES = 64 * 1024
+
 # As much of the beginning of a frame waits for the checksum, which is in its header.
 _HEAD_BYTES = 64 * 1024
 
@@ -66,11 +69,12 @@ class Frame:
         for.
         """
         scratch = _scratches.pop() if _scratches else BytesIO()
-        scratch.seek(0)
-        if streamed and self.length >= _STREAMED_FROM:
-            yield from self._streamed(scratch)
-        else:
+        if not streamed or self.length < _STREAMED_FROM:
             yield from self._whole(scratch)
+        elif any(map(_is_gathered, self._parts)):
+            yield from self._gathered(scratch)
+        else:
+            yield from self._joined(scratch)
         # Not where the caller gave up: the garbage collector may have closed it by then.
         if len(_scratches) < _SCRATCHES_MAX:
             _scratches.append(scratch)
@@ -81,27 +85,42 @@ class Frame:
             self._put_header(frame)
             yield 0, [frame], self.length
 
-    def _streamed(self, scratch: BytesIO) -> Iterator[Piece]:
-        gaps: list[tuple[int, int]] = []
-        done, at = 0, FRAME_HEADER_BYTES
+    def _joined(self, scratch: BytesIO) -> Iterator[Piece]:
+        self._put(scratch)
+        with scratch.getbuffer() as memory, memory[: self.length] as frame:
+            for first in range(_HEAD_BYTES, self.length, _PIECE_BYTES):
+                with frame[first : first + _PIECE_BYTES] as piece:
+                    yield first, [piece], len(piece)
+            self._put_header(frame)
+            with frame[:_HEAD_BYTES] as piece:
+                yield 0, [piece], len(piece)
+
+    def _gathered(self, scratch: BytesIO) -> Iterator[Piece]:
+        at = FRAME_HEADER_BYTES
         for part in self._parts:
             if _is_gathered(part):
                 yield from _gathered(part, at)
-                gaps.append((done, at))
-                done = at + part.size
             at += part.size + (-part.size & 7)
-        gaps.append((done, at))
-        self._put(scratch)
-        with scratch.getbuffer() as memory, memory[: self.length] as frame:
-            head = min(gaps[0][1], _HEAD_BYTES)
-            gaps[0] = (head, gaps[0][1])
-            for start, end in gaps:
-                for first in range(start, end, _PIECE_BYTES):
-                    with frame[first : min(first + _PIECE_BYTES, end)] as piece:
-                        yield first, [piece], len(piece)
-            self._put_header(frame)
-            with frame[:head] as piece:
-                yield 0, [piece], head
+        # What lies between the parts that are gone: made only now, while the disk is at work on them.
+        gaps: list[tuple[int, list[Buffer]]] = [(0, [])]
+        at = FRAME_HEADER_BYTES
+        crc = self._header_crc()
+        for part in self._parts:
+            if _is_gathered(part):
+                crc = _crc_of_gathered(part, crc, scratch)
+                gaps.append((at + part.size, []))
+            else:
+                data = _made(part)
+                crc = crc32c(data, crc, 0)
+                gaps[-1][1].append(data)
+            padding = ZEROS[-part.size & 7]
+            crc = crc32c(padding, crc)
+            gaps[-1][1].append(padding)
+            at += part.size + len(padding)
+        gaps[0][1].insert(0, self._header(crc))
+        for at, buffers in reversed(gaps):
+            if size := sum(map(len, buffers)):
+                yield at, buffers, size
 
     def _put(self, scratch: BytesIO) -> None:
         """All of the frame, but for its header, at its place."""
@@ -117,8 +136,35 @@ class Frame:
     def _put_header(self, frame: memoryview) -> None:
         with frame[FRAME_HEADER_BYTES:] as body:
             # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
-            crc = crc32c(body, crc32c(self._after, crc32c(self._before)), 0)
-        frame[:FRAME_HEADER_BYTES] = b"".join((self._before, crc.to_bytes(4, "little"), self._after))
+            frame[:FRAME_HEADER_BYTES] = self._header(crc32c(body, self._header_crc(), 0))
+
+    def _header_crc(self) -> int:
+        """What the checksum of the frame begins with."""
+        return crc32c(self._after, crc32c(self._before))
+
+    def _header(self, crc: int) -> bytes:
+        return b"".join((self._before, crc.to_bytes(4, "little"), self._after))
+
+
+def _made(part: Part) -> memoryview:
+    if isinstance(part.data, list):
+        return memoryview(b"".join(part.data))
+    return memoryview(part.data() if callable(part.data) else part.data).cast("B")
+
+
+def _crc_of_gathered(part: Part, crc: int, scratch: BytesIO) -> int:
+    """The checksum goes on over a part. Rows are put together for it, a few at a time: what the cache holds."""
+    data, size, _ = part
+    if not isinstance(data, list):
+        assert not callable(data)
+        return crc32c(data, crc, 0)
+    step = max(1, len(data) * _CHECKED_BYTES // size)
+    for first in range(0, len(data), step):
+        scratch.seek(0)
+        scratch.writelines(data[first : first + step])
+        with scratch.getbuffer() as memory, memory[: scratch.tell()] as joined:
+            crc = crc32c(joined, crc, 0)
+    return crc
 
 
 def _is_gathered(part: Part) -> bool:
