@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, Unavailable
@@ -34,6 +36,23 @@ async def test_connections_with_the_same_settings_share_their_clients(kafka: Bro
         clusters = [each._engine._connection.cluster for each in (one, two, cw)]  # type: ignore[attr-defined]
         assert clusters[0] is clusters[1]
         assert clusters[0] is not clusters[2]
+
+
+class SlowAdmin(AdminClient):
+    """Of a broker that takes 5 s for its first answer, without the wait."""
+
+    def list_topics(self, *arguments: Any, **options: Any) -> Any:
+        if options["timeout"] < 5:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return super().list_topics(*arguments, **options)
+
+
+async def test_a_broker_that_needs_longer_than_the_first_try_is_reached(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "AdminClient", SlowAdmin)
+    async with cordwood.connect(f"{kafka.url}?client.id=slow") as cw:
+        assert isinstance(await cw.topics(), list)
 
 
 async def test_after_the_last_close_no_client_and_no_thread_is_left(kafka: Broker, topic: str) -> None:

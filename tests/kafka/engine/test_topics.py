@@ -101,6 +101,23 @@ def test_a_topic_that_was_made_and_is_deleted_is_missed_at_once(topics: Topics, 
         topics.info(topic, 30)
 
 
+class MadeBeside(dict[str, float]):
+    """The topics that were just made, one more of them whenever somebody goes through them."""
+
+    def items(self) -> Any:
+        found = list(super().items())
+        self[f"other-{len(self)}"] = float("inf")
+        return found
+
+
+def test_topics_that_are_made_at_the_same_time_do_not_forget_each_other(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "_made", MadeBeside(old=0.0))
+    topics.create(topic, 1, None, None, None, 30)
+    assert set(topics._made) == {topic, "other-1"}
+
+
 async def test_a_topic_of_a_cluster_has_three_replicas_of_which_two_must_have_a_record(
     kafka_cluster: Cluster, topic: str
 ) -> None:
