@@ -9,8 +9,12 @@ import cordwood
 from cordwood import Client, Log
 from cordwood.testing.kafka import Broker, Cluster
 
-# Retention looks for old segments as soon as the server runs, and then all the time.
-RETENTION_AT_ONCE = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "200"}
+# Retention and compaction look for old segments as soon as the server runs, and then all the time.
+RETENTION_AT_ONCE = {
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "200",
+    "log.cleaner.backoff.ms": "200",
+}
 
 
 @pytest.fixture(scope="session")
