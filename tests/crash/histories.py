@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Literal
+from unittest.mock import patch
 
+from cordwood.records import pieces
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
@@ -137,6 +139,22 @@ def one_job_at_a_time(folder: SimulatedFolder) -> None:
     folder.run()
 
 
+def large_ones_in_pieces(folder: SimulatedFolder) -> None:
+    """Batches so large that they are written in pieces: of large records, of small ones, and beside others."""
+    with patch.multiple(pieces, _STREAMED_FROM=2000, _PIECE_BYTES=1000, _GATHERED_PART_BYTES=500, _HEAD_BYTES=300):
+        folder.open()
+        folder.create_topic("a")
+        folder.run()
+        for _ in range(2):
+            folder.put("a", 4, 800)
+            folder.run()
+            folder.put("a", 60, 50)
+            folder.run()
+            folder.put("a", 1, 10)
+            folder.put("a", 3, 900)
+            folder.run()
+
+
 HISTORIES: list[History] = [
     grow_and_switch,
     one_job_at_a_time,
@@ -145,6 +163,7 @@ HISTORIES: list[History] = [
     close_and_reopen,
     fall_quiet_and_wake,
     forget_by_age_and_size,
+    large_ones_in_pieces,
 ]
 
 

@@ -3,7 +3,7 @@
 import os
 from hashlib import sha256
 
-TOPICS = {"single": 2, "other": 1}
+TOPICS = {"single": 2, "other": 1, "large": 1}
 
 
 def made_value(append: str, place: int, count: int, size: int) -> bytes:

@@ -13,7 +13,9 @@ from cordwood import Batch, Log
 from tests.crash.values import TOPICS, digest, made_value, say
 
 
-async def append_for_ever(log: Log, who: str, chance: random.Random, records_max: int, bytes_max: int) -> None:
+async def append_for_ever(
+    log: Log, who: str, chance: random.Random, records_max: int, bytes_max: int, pause: float = 0
+) -> None:
     number = 0
     while True:
         count = chance.randint(1, records_max)
@@ -23,6 +25,7 @@ async def append_for_ever(log: Log, who: str, chance: random.Random, records_max
         assert len(offsets) == count
         say("ack", log.topic, log.partition, offsets[0], *map(digest, values))
         number += 1
+        await asyncio.sleep(pause)
 
 
 async def trim_for_ever(logs: list[Log], chance: random.Random) -> None:
@@ -44,6 +47,10 @@ async def main(url: str, life: str) -> None:
         logs = [cw.log(topic, partition) for topic, partitions in TOPICS.items() for partition in range(partitions)]
         async with asyncio.TaskGroup() as tasks:
             for number, log in enumerate(logs):
+                if log.topic == "large":
+                    # Alone on its log: most of its batches are written in pieces.
+                    tasks.create_task(append_for_ever(log, f"{life}.{number}.large", chance, 1000, 2000, 0.02))
+                    continue
                 for task in range(3):
                     tasks.create_task(append_for_ever(log, f"{life}.{number}.{task}", chance, 1, 300))
                 tasks.create_task(append_for_ever(log, f"{life}.{number}.batch", chance, 40, 4000))
