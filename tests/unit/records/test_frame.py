@@ -1,5 +1,6 @@
 import gc
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -14,12 +15,14 @@ from cordwood.records import (
     GROUP_WEIGHT_MAX,
     Batch,
     BinaryColumn,
+    Frame,
     check_frame,
     decode_frame,
     decode_header,
     frame_bytes,
     frame_of,
     is_whole,
+    pieces,
 )
 from tests.unit.records.examples import (
     EVERYTHING,
@@ -195,6 +198,17 @@ def test_an_empty_batch_in_a_group_adds_nothing() -> None:
     assert framed(Batch.of([]), Batch.of([b"a"])) == framed(Batch.of([b"a"]))
 
 
+def assembled(frame: Frame) -> tuple[bytes, list[tuple[int, int]]]:
+    """What its pieces are together, and where each of them begins and how long it is."""
+    memory = bytearray(frame.length)
+    places = []
+    for at, buffers, size in frame.pieces(streamed=True):
+        memory[at : at + size] = b"".join(buffers)
+        assert len(memory) == frame.length
+        places.append((at, size))
+    return bytes(memory), places
+
+
 SMALL_KEYS = [None if i % 9 == 0 else b"k" * (900 - i) for i in range(900)]
 LARGE_KEYS = [None if i % 9 == 0 else b"k" * (1900 - i) for i in range(600)]
 
@@ -213,17 +227,35 @@ LARGE_KEYS = [None if i % 9 == 0 else b"k" * (1900 - i) for i in range(600)]
 )
 def test_a_large_frame_is_the_same_in_pieces_and_its_header_comes_last(batch: Batch) -> None:
     frame = frame_of([batch], **PLACE, now_ms=NOW_MS)
-    assembled = bytearray(frame.length)
-    places = []
-    for at, buffers, size in frame.pieces(streamed=True):
-        assembled[at : at + size] = b"".join(buffers)
-        places.append((at, size))
-    assert bytes(assembled) == framed(batch)
+    memory, places = assembled(frame)
+    assert memory == framed(batch)
     assert places[-1][0] == 0
     assert FRAME_HEADER_BYTES <= places[-1][1] <= 64 * 1024
     assert sum(size for _, size in places) == frame.length
     assert len(places) > 2
     assert max(size for _, size in places) < 1024 * 1024
+
+
+@same_examples
+@given(groups, st.booleans(), st.integers(1, 60), st.integers(1, 60), st.integers(0, 9))
+def test_a_frame_of_anything_is_the_same_in_pieces(
+    given: list[dict[str, Any]], columns: bool, piece: int, part: int, row: int
+) -> None:
+    batches = [stored(made(one)) if columns else made(one) for one in given]
+    small = patch.multiple(
+        pieces,
+        _STREAMED_FROM=0,
+        _PIECE_BYTES=piece,
+        _CHECKED_BYTES=piece,
+        _GATHERED_PART_BYTES=part,
+        _GATHERED_ROW_BYTES=row,
+        _HEAD_BYTES=FRAME_HEADER_BYTES + piece,
+    )
+    with small:
+        memory, places = assembled(frame_of(batches, **PLACE, now_ms=NOW_MS))
+    assert memory == framed(*batches)
+    assert sum(size for _, size in places) == len(memory)
+    assert places[-1][0] == 0
 
 
 def test_large_records_reach_the_disk_as_they_are() -> None:
@@ -236,8 +268,8 @@ def test_large_records_reach_the_disk_as_they_are() -> None:
 def test_frames_that_are_put_together_at_once_do_not_share_memory() -> None:
     first = frame_of([Batch.of([b"a" * 100])], **PLACE, now_ms=NOW_MS)
     second = frame_of([Batch.of([b"b" * 100])], **PLACE, now_ms=NOW_MS)
-    pieces = first.pieces()
-    _, piece, _ = next(pieces)
+    made_of = first.pieces()
+    _, piece, _ = next(made_of)
     before = b"".join(piece)
     assert [b"".join(other) for _, other, _ in second.pieces()] == [framed(Batch.of([b"b" * 100]))]
     assert b"".join(piece) == before
