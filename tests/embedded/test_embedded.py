@@ -106,6 +106,13 @@ async def test_a_relative_path_means_the_folder_at_the_call(tmp_path: Path, monk
     assert (tmp_path / "data").is_dir()
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_path_that_cannot_be_looked_at_is_unavailable_and_named(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / ("x" * 300)  # a name is 255 bytes at most; a folder without permission fails in the same place
+    with pytest.raises(Unavailable, match=r"x{300} cannot be opened"):
+        await cordwood.connect(path, read_only=read_only)
+
+
 async def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for read_only in (False, True):
