@@ -15,6 +15,7 @@ from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
     checked_partition,
     checked_partitions,
+    checked_replication,
     checked_retention,
     checked_retention_bytes,
     checked_topic_name,
@@ -48,9 +49,17 @@ def connect(
     """
     # Parsed here, so that a relative path means the folder at the call, not at the await.
     parsed = parse_url(url, config)
-    if not timeout > 0:
+    return Connecting(parsed, _checked_timeout(timeout), read_only)
+
+
+def _checked_timeout(timeout: float) -> float:
+    try:
+        enough = timeout > 0
+    except TypeError:
+        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}") from None
+    if not enough:  # NaN too
         raise InvalidInput(f"timeout is {timeout!r} seconds: it must be more than 0")
-    return Connecting(parsed, timeout, read_only)
+    return timeout
 
 
 class Connecting:
@@ -142,7 +151,7 @@ class Client:
         return await self._engine.create_topic(
             checked_topic_name(name),
             partitions=checked_partitions(partitions),
-            replication=replication,
+            replication=checked_replication(replication),
             retention=checked_retention(retention),
             retention_bytes=checked_retention_bytes(retention_bytes),
             exist_ok=exist_ok,
@@ -152,6 +161,8 @@ class Client:
     async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
         """The names of all topics that begin with `prefix`, sorted."""
         self._check_open()
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix is a str, not {type(prefix).__name__}")
         return await self._engine.topics(prefix, timeout=self._time(timeout))
 
     async def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:

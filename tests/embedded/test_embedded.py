@@ -106,6 +106,14 @@ async def test_a_relative_path_means_the_folder_at_the_call(tmp_path: Path, monk
     assert (tmp_path / "data").is_dir()
 
 
+def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(InvalidInput, match=f"timeout is {timeout!r} seconds: it must be more than 0"):
+            cordwood.connect(data, timeout=timeout)
+    with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
+        cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # that is what is tested
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_path_that_cannot_be_looked_at_is_unavailable_and_named(tmp_path: Path, read_only: bool) -> None:
     path = tmp_path / ("x" * 300)  # a name is 255 bytes at most; a folder without permission fails in the same place

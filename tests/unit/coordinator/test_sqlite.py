@@ -75,7 +75,7 @@ def test_a_file_of_garbage_is_corrupt_and_named_and_stays_as_it_is(path: Path, s
     path.write_bytes(b"garbage!" * (size // 8))
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"coordinator\.db"):
+        with pytest.raises(Corrupt, match=r"coordinator\.db: .*; restore"):
             SqliteCoordinator(path)
     assert path.read_bytes() == before
 

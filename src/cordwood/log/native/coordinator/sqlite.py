@@ -182,4 +182,4 @@ class SqliteCoordinator:
 def _translated(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
     if isinstance(error, sqlite3.OperationalError):
         return Unavailable(f"{path}: {error}; check that the disk has room and the folder may be written")
-    return Corrupt(f"{path}: {error}")
+    return Corrupt(f"{path}: {error}; restore the folder from a copy, or read it with read_only=True")
