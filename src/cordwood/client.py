@@ -247,9 +247,11 @@ class Client:
         """Finish what is under way, and let go; twice is fine."""
         if not self._closed:
             self._closed = True
-            # At once: each leaves a snapshot, and none waits for the others' logs.
-            await asyncio.gather(*(region.close() for region in list(self._regions)))
-            await self._engine.close(timeout=self._timeout)
+            try:
+                # At once: each leaves a snapshot, and none waits for the others' logs.
+                await asyncio.gather(*(region.close() for region in list(self._regions)))
+            finally:
+                await self._engine.close(timeout=self._timeout)
 
     async def __aenter__(self) -> Self:
         return self

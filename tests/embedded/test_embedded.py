@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Log, Timeout, Trimmed, Unavailable
+from cordwood import Batch, Client, InvalidInput, Log, Region, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import EngineSettings, FolderEngine
 from cordwood.log.native.folder_log import FolderLog
@@ -127,6 +127,31 @@ async def test_a_file_is_no_folder(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput):
             await cordwood.connect(tmp_path / "file", read_only=read_only)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("slow", [NativeReader, Region])
+async def test_a_close_that_is_cancelled_lets_the_folder_go(
+    data: Path, monkeypatch: pytest.MonkeyPatch, slow: type[NativeReader] | type[Region]
+) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        reader, region = cw.log("events").read(), await cw.wal("metrics").region(7)
+        closing = asyncio.Event()
+
+        async def wait(_: object) -> None:
+            closing.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(slow, "close", wait)
+            close = asyncio.create_task(cw.close())
+            await closing.wait()
+            close.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await close
+        assert not folder_module._registry
+        await reader.close()
+        await region.close()
 
 
 # -- reading beside the writer ---------------------------------------------------------------------------------

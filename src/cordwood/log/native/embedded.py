@@ -96,9 +96,12 @@ class EmbeddedEngine(Engine):
     async def close(self, *, timeout: float) -> None:
         self._folder.check()
         self._connection.closed = True
-        for reader in list(self._connection.readers):
-            await reader.close()
-        await asyncio.to_thread(self._folder.close, timeout)
+        try:
+            for reader in list(self._connection.readers):
+                await reader.close()
+        finally:
+            # Also where the caller has given up: nobody closes this connection a second time.
+            await asyncio.to_thread(self._folder.close, timeout)
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
