@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import sys
 import weakref
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
@@ -94,6 +95,9 @@ class Connecting:
 
 async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
     if isinstance(url, FileUrl):
+        # Before the import, which needs modules that others do not have.
+        if sys.platform != "linux":
+            raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}")
         from cordwood.log.native.embedded import open_folder
 
         return await open_folder(url.path, timeout=timeout, read_only=read_only)

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -104,6 +106,20 @@ async def test_a_relative_path_means_the_folder_at_the_call(tmp_path: Path, monk
     assert cw.url == f"file:{tmp_path}/data"
     await cw.close()
     assert (tmp_path / "data").is_dir()
+
+
+def test_on_another_platform_a_folder_is_unavailable_in_one_line(data: Path) -> None:
+    code = (
+        "import asyncio, sys, cordwood\n"
+        "sys.modules['fcntl'] = None\n"  # as Windows has it: nowhere
+        "sys.platform = 'win32'\n"
+        "async def main():\n"
+        f"    await cordwood.connect('file:{data}')\n"
+        "try:\n    asyncio.run(main())\n"
+        "except cordwood.Unavailable as error:\n    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("a folder of logs needs Linux, and this is win32\n", "")
 
 
 def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
