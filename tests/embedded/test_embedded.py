@@ -130,6 +130,12 @@ def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
         cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # that is what is tested
 
 
+async def test_a_call_whose_time_is_over_says_how_long_that_was_and_what_to_do(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        with pytest.raises(Timeout, match="listing topics took more than 0 s: try again, or give it more time"):
+            await cw.topics(timeout=0)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_path_that_cannot_be_looked_at_is_unavailable_and_named(tmp_path: Path, read_only: bool) -> None:
     path = tmp_path / ("x" * 300)  # a name is 255 bytes at most; a folder without permission fails in the same place

@@ -32,7 +32,7 @@ async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "Embedd
             return EmbeddedEngine(await asyncio.shield(opening), read_only)
     except TimeoutError as error:
         opening.add_done_callback(_let_go)
-        raise Timeout(f"opening {path} took more than {timeout} s") from error
+        raise Timeout(f"opening {path} took more than {timeout} s: try again, or give it more time") from error
     except asyncio.CancelledError:
         opening.add_done_callback(_let_go)
         raise
