@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
@@ -22,16 +22,14 @@ from cordwood.log.topics import (
     checked_topic_name,
 )
 from cordwood.records import Batch
-from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
+from cordwood.url import NO_CONFIG, FileUrl, KafkaUrl, Url, parse_url
 from cordwood.wal import OnFlushNeeded, Region, Wal
-
-_NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 def connect(
     url: str | os.PathLike[str],
     *,
-    config: Mapping[str, str] = _NO_CONFIG,
+    config: Mapping[str, str] = NO_CONFIG,
     timeout: float = 30,
     read_only: bool = False,
 ) -> "Connecting":

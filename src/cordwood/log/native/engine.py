@@ -1,6 +1,5 @@
 """A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
 from .world.clock import Clock
 from .world.disk import Disk
 from .world.workers import Workers
-
-_LOGGER = logging.getLogger("cordwood")
 
 CLUSTER = "local"
 GROUP = "0"
