@@ -171,6 +171,23 @@ def test_readers_are_told_the_end_once_there_is_room_to_tell_it() -> None:
     assert folder.killed().check_view(all_acked=True)["a/0"].end == 3
 
 
+def test_readers_are_told_the_start_that_an_open_had_no_room_to_tell() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 3)
+    folder.run()
+    folder.trim("a", 2)
+    folder.close()
+    folder.disk.remove("published/ends")
+    folder.disk.fail("write", name_contains="published/ends", times=3)
+    folder.open()
+    folder.check()
+    folder.disk.forget_faults()
+    folder.tick()
+    assert folder.killed().check_view()["a/0"].start == 2
+
+
 def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -> None:
     folder = SimulatedFolder()
     folder.open()
