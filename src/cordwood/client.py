@@ -3,10 +3,11 @@
 import asyncio
 import os
 import random
+import sys
 import weakref
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
@@ -15,21 +16,20 @@ from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
     checked_partition,
     checked_partitions,
+    checked_replication,
     checked_retention,
     checked_retention_bytes,
     checked_topic_name,
 )
 from cordwood.records import Batch
-from cordwood.url import FileUrl, KafkaUrl, Url, parse_url
+from cordwood.url import NO_CONFIG, FileUrl, KafkaUrl, Url, parse_url
 from cordwood.wal import OnFlushNeeded, Region, Wal
-
-_NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 def connect(
     url: str | os.PathLike[str],
     *,
-    config: Mapping[str, str] = _NO_CONFIG,
+    config: Mapping[str, str] = NO_CONFIG,
     timeout: float = 30,
     read_only: bool = False,
 ) -> "Connecting":
@@ -48,9 +48,17 @@ def connect(
     """
     # Parsed here, so that a relative path means the folder at the call, not at the await.
     parsed = parse_url(url, config)
-    if not timeout > 0:
+    return Connecting(parsed, _checked_timeout(timeout), read_only)
+
+
+def _checked_timeout(timeout: float) -> float:
+    try:
+        enough = timeout > 0
+    except TypeError:
+        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}") from None
+    if not enough:  # NaN too
         raise InvalidInput(f"timeout is {timeout!r} seconds: it must be more than 0")
-    return Connecting(parsed, timeout, read_only)
+    return timeout
 
 
 class Connecting:
@@ -85,6 +93,9 @@ class Connecting:
 
 async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
     if isinstance(url, FileUrl):
+        # Before the import, which needs modules that others do not have.
+        if sys.platform != "linux":
+            raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}")
         from cordwood.log.native.embedded import open_folder
 
         return await open_folder(url.path, timeout=timeout, read_only=read_only)
@@ -142,7 +153,7 @@ class Client:
         return await self._engine.create_topic(
             checked_topic_name(name),
             partitions=checked_partitions(partitions),
-            replication=replication,
+            replication=checked_replication(replication),
             retention=checked_retention(retention),
             retention_bytes=checked_retention_bytes(retention_bytes),
             exist_ok=exist_ok,
@@ -152,6 +163,8 @@ class Client:
     async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
         """The names of all topics that begin with `prefix`, sorted."""
         self._check_open()
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix is a str, not {type(prefix).__name__}")
         return await self._engine.topics(prefix, timeout=self._time(timeout))
 
     async def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
@@ -236,9 +249,11 @@ class Client:
         """Finish what is under way, and let go; twice is fine."""
         if not self._closed:
             self._closed = True
-            # At once: each leaves a snapshot, and none waits for the others' logs.
-            await asyncio.gather(*(region.close() for region in list(self._regions)))
-            await self._engine.close(timeout=self._timeout)
+            try:
+                # At once: each leaves a snapshot, and none waits for the others' logs.
+                await asyncio.gather(*(region.close() for region in list(self._regions)))
+            finally:
+                await self._engine.close(timeout=self._timeout)
 
     async def __aenter__(self) -> Self:
         return self

@@ -16,8 +16,9 @@ class CordwoodError(Exception):
     """The base of every error of Cordwood.
 
     `outcome` is set on a write that failed: `"not_written"` (safe to repeat) or `"unknown"` (it may be
-    durable already, or become so). Where one call writes to several places, `written` and `unknown` map each
-    place that did or may have succeeded to its numbers.
+    durable already, or become so). Where one call writes to several places, `written` maps each
+    place that succeeded to its numbers, and `unknown` each one that may have to its numbers, or to its own error
+    where it has none.
 
     >>> error = CordwoodError("append to events/0 failed: the disk is full", outcome="not_written")
     >>> if error.outcome == "not_written":

@@ -202,6 +202,24 @@ def test_an_interrupt_is_quiet_and_what_was_acked_stays(start: Start, run: Comma
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("command", ["log append events", "wal write metrics 7 42"])
+def test_where_nobody_hears_the_acks_any_more_it_fails_and_appends_no_more(start: Start, command: str) -> None:
+    process = start(*command.split(), "--json")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"acked\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(b"acked to nobody\n")
+    process.stdin.flush()
+    # Its input stays open: it ends by itself.
+    assert process.wait(30) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == b"cordwood: the output: nobody takes the acks any more: nothing more was written\n"
+
+
+@pytest.mark.processes
 def test_progress_is_shown_on_a_terminal_only(start: Start, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = start("log", "append", "events", stderr=theirs)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -189,3 +190,50 @@ def test_its_processes_end_with_it(start: Start, tmp_path: Path, number: int, co
     assert not is_running(child)
     assert process.stderr is not None
     assert process.stderr.read() == b""
+
+
+# As Spark's Java does, it outlives a Ctrl-C and the process that started it, and holds the pipe to the tour.
+STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print('here', flush=True); signal.pause()"
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"
+TOUR_OF_A_STUBBORN_PROCESS = f"""
+import sys, types
+from cordwood.cli import main, tour
+
+async def run(stage):
+    async with stage.process("-c", {PARENT!r}) as process:
+        await process.stdout.readline()
+        print("ready", flush=True)
+        await process.wait()
+
+trial = types.ModuleType("cordwood.cli.tour.trial")
+vars(trial).update(TITLE="A trial", run=run)
+sys.modules[trial.__name__] = trial
+tour.CHAPTERS = ("trial",)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_it_and_all_that_it_has_started_without_a_word(start: Start, tmp_path: Path, times: int) -> None:
+    process = start(
+        "tour",
+        "--folder",
+        str(tmp_path / "tour"),
+        python=("-c", TOUR_OF_A_STUBBORN_PROCESS),
+        start_new_session=True,  # a terminal tells the whole group
+    )
+    assert process.stdout is not None
+    assert any(line == b"ready\n" for line in process.stdout)
+    (parent,) = children_of(process.pid)
+    (stubborn,) = children_of(parent)
+    for _ in range(times):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (130, b"")
+        assert not is_running(parent)
+        assert not is_running(stubborn)
+    finally:
+        if is_running(stubborn):
+            os.kill(stubborn, signal.SIGKILL)

@@ -107,6 +107,11 @@ class StopIsTheBatchs(MemoryReader):
         return batch
 
 
+class HalvesAreRounded(MemoryReader):
+    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
+        super().__init__(log, start and int(start), stop and int(stop), follow)
+
+
 class EndIsThatOfTheFirstStep(MemoryReader):
     async def __anext__(self) -> StoredBatch:
         if not self.follow:
@@ -218,6 +223,11 @@ class TestTrimmedIsSkipped(UnderMemory, Trimming):
 class TestStopIsTheBatchs(UnderMemory, Reading):
     noticed_by = "test_a_range_is_half_open_and_cuts_stored_batches[0-1]"
     engine_class = with_reader(StopIsTheBatchs)
+
+
+class TestHalvesAreRounded(UnderMemory, Reading):
+    noticed_by = "test_what_is_no_whole_number_is_no_offset"
+    engine_class = with_reader(HalvesAreRounded)
 
 
 class TestEndIsThatOfTheFirstStep(UnderMemory, Reading):

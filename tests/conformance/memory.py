@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
 from cordwood.log import Engine, Log, Reader, TopicInfo
-from cordwood.log.arguments import milliseconds_at, whole_number
+from cordwood.log.arguments import checked_range, milliseconds_at, whole_number
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
 from cordwood.records.headers import HeaderColumn
 
@@ -161,11 +161,8 @@ class MemoryLog(Log):
 
 class MemoryReader(Reader):
     def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
-        if (start or 0) < 0 or (stop or 0) < 0:
-            raise InvalidInput("offsets begin at 0")
         self.log = log
-        self.at = start
-        self.stop = stop
+        self.at, self.stop = checked_range(start, stop)
         self.follow = follow
         self.closed = False
         self.woken: Callable[[], None] = lambda: None

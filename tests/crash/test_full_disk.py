@@ -9,7 +9,7 @@ import pytest
 from cordwood.errors import Unavailable
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
-from cordwood.simulation.ledger import Fate
+from cordwood.simulation.ledger import Broken, Fate
 from cordwood.simulation.power import PowerCut
 
 
@@ -169,6 +169,57 @@ def test_readers_are_told_the_end_once_there_is_room_to_tell_it() -> None:
     folder.disk.forget_faults()
     folder.tick()
     assert folder.killed().check_view(all_acked=True)["a/0"].end == 3
+
+
+def test_readers_are_told_the_start_that_an_open_had_no_room_to_tell() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 3)
+    folder.run()
+    folder.trim("a", 2)
+    folder.close()
+    folder.disk.remove("published/ends")
+    folder.disk.fail("write", name_contains="published/ends", times=3)
+    folder.open()
+    folder.check()
+    folder.disk.forget_faults()
+    folder.tick()
+    assert folder.killed().check_view()["a/0"].start == 2
+
+
+def test_readers_are_told_of_a_topic_once_there_is_room_to_tell_it() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.disk.fail("create", name_contains="published/catalog", times=3)
+    folder.create_topic("b")
+    with pytest.raises(Broken, match="topic b is missing"):
+        folder.killed().check_view()
+    folder.disk.forget_faults()
+    folder.tick()
+    assert "b/0" in folder.killed().check_view()
+
+
+def test_without_room_to_tell_of_new_metadata_the_old_ones_stay_for_readers() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 3)
+    folder.run()
+    told = folder.coordinator.metadata_plog()
+    folder.disk.fail("create", name_contains="published/catalog", times=1000)
+    while folder.coordinator.metadata_plog() == told:
+        folder.put("a", 1, 2000)
+        folder.run()
+    found = folder.killed()
+    found.disk.fail("create", name_contains="published/catalog", times=1000)
+    found.open()
+    found.run()  # what crashes left is swept away
+    assert found.killed().check_view()["a/0"].end >= 3
+    found.disk.forget_faults()
+    found.tick()
+    assert found.killed().check_view(all_acked=True)["a/0"].end > 3
 
 
 def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Log, Timeout, Trimmed, Unavailable
+from cordwood import Batch, Client, InvalidInput, Log, Region, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import EngineSettings, FolderEngine
 from cordwood.log.native.folder_log import FolderLog
@@ -106,12 +108,72 @@ async def test_a_relative_path_means_the_folder_at_the_call(tmp_path: Path, monk
     assert (tmp_path / "data").is_dir()
 
 
+def test_on_another_platform_a_folder_is_unavailable_in_one_line(data: Path) -> None:
+    code = (
+        "import asyncio, sys, cordwood\n"
+        "sys.modules['fcntl'] = None\n"  # as Windows has it: nowhere
+        "sys.platform = 'win32'\n"
+        "async def main():\n"
+        f"    await cordwood.connect('file:{data}')\n"
+        "try:\n    asyncio.run(main())\n"
+        "except cordwood.Unavailable as error:\n    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("a folder of logs needs Linux, and this is win32\n", "")
+
+
+def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(InvalidInput, match=f"timeout is {timeout!r} seconds: it must be more than 0"):
+            cordwood.connect(data, timeout=timeout)
+    with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
+        cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # that is what is tested
+
+
+async def test_a_call_whose_time_is_over_says_how_long_that_was_and_what_to_do(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        with pytest.raises(Timeout, match="listing topics took more than 0 s: try again, or give it more time"):
+            await cw.topics(timeout=0)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_path_that_cannot_be_looked_at_is_unavailable_and_named(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / ("x" * 300)  # a name is 255 bytes at most; a folder without permission fails in the same place
+    with pytest.raises(Unavailable, match=r"x{300} cannot be opened"):
+        await cordwood.connect(path, read_only=read_only)
+
+
 async def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for read_only in (False, True):
         with pytest.raises(InvalidInput):
             await cordwood.connect(tmp_path / "file", read_only=read_only)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("slow", [NativeReader, Region])
+async def test_a_close_that_is_cancelled_lets_the_folder_go(
+    data: Path, monkeypatch: pytest.MonkeyPatch, slow: type[NativeReader] | type[Region]
+) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        reader, region = cw.log("events").read(), await cw.wal("metrics").region(7)
+        closing = asyncio.Event()
+
+        async def wait(_: object) -> None:
+            closing.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(slow, "close", wait)
+            close = asyncio.create_task(cw.close())
+            await closing.wait()
+            close.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await close
+        assert not folder_module._registry
+        await reader.close()
+        await region.close()
 
 
 # -- reading beside the writer ---------------------------------------------------------------------------------

@@ -48,6 +48,14 @@ def test_a_folder_without_its_list_of_plogs_says_so(data: Path) -> None:
         read(data, read_only=True)
 
 
+def test_an_opening_that_fails_leaves_no_file_open(data: Path) -> None:
+    shutil.rmtree(data / "plogs")
+    with pytest.raises(Corrupt):
+        read(data)
+    open_files = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+    assert [file for file in open_files if file.is_relative_to(data)] == []
+
+
 def test_a_folder_that_vanishes_beneath_its_writer_is_no_matter_of_space(data: Path) -> None:
     with cordwood.sync.connect(data) as cw:
         shutil.rmtree(data)

@@ -82,6 +82,23 @@ def test_an_interrupt_ends_it_without_a_traceback(register: Register) -> None:
     assert cli.main(["try"]) == 130
 
 
+@pytest.mark.parametrize("module", ["argparse", "cordwood.cli.topics"])
+def test_an_interrupt_while_it_is_still_being_imported_is_quiet(module: str) -> None:
+    code = (
+        "import signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from importlib.metadata import entry_points\n"
+        "(command,) = entry_points(group='console_scripts', name='cordwood')\n"
+        "sys.exit(command.load()())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
 def test_a_fault_of_the_program_itself_is_not_hidden(register: Register) -> None:
     register(fail_with(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):

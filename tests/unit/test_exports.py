@@ -68,6 +68,16 @@ def test_a_public_module_is_exported_as_itself(monkeypatch: pytest.MonkeyPatch) 
     assert cordwood.__getattr__("url") is sys.modules["cordwood.url"]
 
 
+@pytest.mark.parametrize("name", [name for name in PUBLIC_NAMES if name != "__version__"])
+def test_every_public_name_says_what_it_is_and_shows_it(name: str) -> None:
+    public = getattr(cordwood, name)
+    assert ">>>" in (public.__doc__ or "") or "```" in (public.__doc__ or "")
+    members = vars(public) if isinstance(public, type) else {}
+    for member, value in members.items():
+        if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
+            assert value.__doc__, f"{name}.{member}"
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'cordwood' has no attribute 'conect'"):
         cordwood.conect  # noqa: B018

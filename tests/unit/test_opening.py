@@ -1,7 +1,8 @@
-"""Opening a folder reads the tails of its logs, not the logs; and makes do with what others left."""
+"""Opening a folder reads the tails of its logs, finding a time one plog; and it makes do with what others left."""
 
 from collections import Counter
 from collections.abc import Callable
+from math import ceil
 
 import pytest
 
@@ -9,6 +10,7 @@ from cordwood.errors import NotFound
 from cordwood.log.native.coordinator import LogRow
 from cordwood.log.native.engine import EngineSettings
 from cordwood.log.native.plog import PlogId
+from cordwood.log.native.stream.cursor import offset_at
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
@@ -110,6 +112,25 @@ def test_after_a_kill_the_last_plog_is_read_from_its_published_end_on(reads: Cou
     name = f"plogs/{view.durable.plog.file_name}"
     rest = len(before.disk.contents(name)) - view.durable.end
     assert open_and_use(before.killed(), reads)[name] == rest < PLOG_BYTES / 10
+
+
+def test_a_time_is_found_without_a_look_at_the_plogs_before_it(reads: Counter[str]) -> None:
+    folder = SimulatedFolder(settings=SETTINGS)
+    folder.open()
+    folder.create_topic("a")
+    began = folder.clock.time_ms()
+    for _ in range(200):  # a frame each, one a second, about fourteen a plog
+        folder.put("a", 1, 1000)
+        folder.run()
+        folder.clock.advance(1)
+    log = folder.log("a")
+    plogs = {f"plogs/{link.id.file_name}" for link in log.view().chain}
+    assert len(plogs) > 10
+    for seconds in (0, 99.5, 150, 199, 200):
+        reads.clear()
+        assert offset_at(log, began + round(1000 * seconds)) == ceil(seconds)
+        # Of one plog, or of none where it is after the last record.
+        assert len(plogs & set(reads)) == (seconds <= 199)
 
 
 @each_crash

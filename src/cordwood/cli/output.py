@@ -17,6 +17,19 @@ def print_json(entry: Mapping[str, object]) -> None:
     print(json_line(entry))
 
 
+def print_ack(entry: Mapping[str, object]) -> None:
+    """One object on one line, now: an ack that stays in a buffer is of no use to whoever waits for it.
+
+    Where a command only shows things, a pipe that nobody reads is a reason to stop in peace. One that writes has not
+    done then what it was asked to.
+    """
+    print_json(entry)
+    try:
+        flush()
+    except BrokenPipeError as error:
+        raise OSError("nobody takes the acks any more: nothing more was written") from error
+
+
 def json_line(entry: Mapping[str, object]) -> str:
     return json.dumps(entry, ensure_ascii=not _writes_utf8(), separators=(",", ":"))
 

@@ -21,6 +21,15 @@ def whole_number(what: str, value: object) -> int:
         raise TypeError(f"{what} is an int, not {type(value).__name__}") from None
 
 
+def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int | None]:
+    """What `read` is asked for, checked: TypeError for what is no int, InvalidInput for what is below 0.
+
+    >>> checked_range(10, None)
+    (10, None)
+    """
+    return _checked_offset("start", start), _checked_offset("stop", stop)
+
+
 def milliseconds_at(when: datetime) -> int:
     """The first whole millisecond (UTC) at or after `when`, by whole numbers: floats are one off now and then.
 
@@ -32,3 +41,12 @@ def milliseconds_at(when: datetime) -> int:
     if when.tzinfo is None:
         raise InvalidInput(f"{when!r} has no time zone: pass an aware datetime, such as datetime.now(timezone.utc)")
     return -((_EPOCH - when) // _MILLISECOND)
+
+
+def _checked_offset(what: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    offset = whole_number(what, value)
+    if offset < 0:
+        raise InvalidInput(f"{what} is {offset}: offsets begin at 0")
+    return offset

@@ -20,7 +20,7 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
         if isinstance(error, CordwoodError):
             raise
         future.add_done_callback(_retrieve)
-        raise Timeout(f"{what} took more than {timeout} s") from error
+        raise Timeout(f"{what} took more than {timeout} s: try again, or give it more time") from error
     except asyncio.CancelledError:
         future.add_done_callback(_retrieve)
         raise

@@ -65,7 +65,13 @@ class Reader(ABC):
 
 
 class Log(ABC):
-    """One ordered sequence of records, named topic/partition. Making one does no I/O."""
+    """One ordered sequence of records, named topic/partition. Making one does no I/O.
+
+    ```python
+    log = cw.log("events")
+    await log.append(Batch.of([b"a", b"b"]))
+    ```
+    """
 
     topic: str
     partition: int

@@ -28,6 +28,15 @@ def checked_partitions(partitions: int) -> int:
     return partitions
 
 
+def checked_replication(replication: int | None) -> int | None:
+    if replication is None:
+        return None
+    replication = whole_number("replication", replication)
+    if replication < 1:
+        raise InvalidInput(f"replication is {replication}: it must be at least 1, or None for what the engine chooses")
+    return replication
+
+
 def checked_partition(topic: str, partition: int) -> int:
     partition = whole_number("partition", partition)
     if partition < 0:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,12 @@ class Reading(UnderTest):
     async def test_a_negative_offset_is_invalid(self, log: Log, thirty: list[int]) -> None:
         for start, stop in ((-1, None), (None, -1), (-5, -1)):
             with pytest.raises(InvalidInput):
+                await values_of(log, start, stop)
+
+    async def test_what_is_no_whole_number_is_no_offset(self, log: Log, thirty: list[int]) -> None:
+        wrong: list[Any] = [(1.5, None), (None, 1.5), ("1", None), (None, "1")]
+        for start, stop in wrong:
+            with pytest.raises(TypeError, match="is an int, not"):
                 await values_of(log, start, stop)
 
     async def test_without_a_stop_it_ends_where_the_log_ended_at_the_call(self, log: Log, thirty: list[int]) -> None:

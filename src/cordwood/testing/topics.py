@@ -65,6 +65,12 @@ class Topics(UnderTest):
         assert await cw.topics(f"{topic}.c") == []
         assert set(names) <= set(await cw.topics())
 
+    async def test_what_is_no_text_is_no_prefix(self, cw: Client) -> None:
+        wrong: list[Any] = [None, 7, ("a", "b")]
+        for prefix in wrong:
+            with pytest.raises(TypeError, match="prefix is a str, not"):
+                await cw.topics(prefix)
+
     async def test_a_second_topic_of_that_name_is_a_conflict(self, cw: Client, topic: str) -> None:
         await cw.create_topic(topic, partitions=2)
         with pytest.raises(Conflict):
@@ -99,10 +105,14 @@ class Topics(UnderTest):
         with pytest.raises(TypeError):
             await cw.create_topic(7)  # type: ignore[arg-type]  # that is what is tested
 
-    async def test_a_topic_has_at_least_one_partition_and_a_retention_above_0(self, cw: Client, topic: str) -> None:
+    async def test_a_topic_has_at_least_one_partition_and_copy_and_a_retention_above_0(
+        self, cw: Client, topic: str
+    ) -> None:
         wrong: list[dict[str, Any]] = [
             {"partitions": 0},
             {"partitions": -1},
+            {"replication": 0},
+            {"replication": -1},
             {"retention": timedelta(0)},
             {"retention": timedelta(seconds=-1)},
             {"retention_bytes": 0},
@@ -117,6 +127,8 @@ class Topics(UnderTest):
         wrong: list[dict[str, Any]] = [
             {"partitions": 1.5},
             {"partitions": "2"},
+            {"replication": 1.0},
+            {"replication": "1"},
             {"retention_bytes": 1.5},
             {"retention": 7},
         ]

@@ -17,7 +17,13 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def promised(promise: str) -> Callable[[Test], Test]:
-    """Mark a test that only holds for engines whose class attribute `promise` is true; others have it not."""
+    """Mark a test that only holds for engines whose class attribute `promise` is true; others have it not.
+
+    ```python
+    @promised("dense")
+    async def test_offsets_follow_each_other(self, log: Log) -> None: ...
+    ```
+    """
 
     def mark(test: Test) -> Test:
         test.promise = promise  # type: ignore[attr-defined]  # read by UnderTest alone

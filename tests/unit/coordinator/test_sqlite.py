@@ -9,6 +9,7 @@ import pytest
 
 from cordwood.errors import Conflict, Corrupt, Unavailable
 from cordwood.log.native.coordinator import SqliteCoordinator
+from cordwood.log.native.coordinator.sqlite import WAL_BYTES
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_file_of_garbage_is_corrupt_and_named_and_stays_as_it_is(path: Path, s
     path.write_bytes(b"garbage!" * (size // 8))
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"coordinator\.db"):
+        with pytest.raises(Corrupt, match=r"coordinator\.db: .*; restore"):
             SqliteCoordinator(path)
     assert path.read_bytes() == before
 
@@ -105,6 +106,20 @@ def test_a_call_that_fails_in_the_middle_changes_nothing_and_the_next_one_goes_o
     coordinator._db.execute("DROP TRIGGER stop")
     coordinator.delete_topic(row.id)
     assert (coordinator.topics(), coordinator.logs()) == ([], [])
+
+
+def test_a_trim_needs_no_space_that_was_not_there_when_the_folder_was_opened(
+    path: Path, coordinator: SqliteCoordinator
+) -> None:
+    topic = coordinator.create_topic("events", 1, 1, None, None)
+    coordinator.trim(topic.id, 0, 1, 1)
+    files = [path, path.with_name("coordinator.db-wal"), path.with_name("coordinator.db-shm")]
+    before = [(file.stat().st_size, file.stat().st_blocks) for file in files]
+    assert before[1][1] * 512 >= before[1][0] >= WAL_BYTES  # written or not, it is there
+    for start in range(500):
+        coordinator.trim(topic.id, 0, start, start)
+    coordinator.delete_topic(topic.id)
+    assert [(file.stat().st_size, file.stat().st_blocks) for file in files] == before
 
 
 def test_threads_take_turns(coordinator: SqliteCoordinator) -> None:

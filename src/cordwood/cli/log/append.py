@@ -13,7 +13,7 @@ from cordwood.records import Batch
 
 from ..connection import partitions_of, topic_info
 from ..options import wants_json
-from ..output import flush, print_json, print_table
+from ..output import print_ack, print_table
 from ..progress import Progress
 from .lines import LineBatches
 
@@ -115,6 +115,4 @@ class _Appender:
             if self._json:
                 # The records are counted: on Kafka, those of others may stand between them.
                 place = {"start": offsets[0], "stop": offsets[-1] + 1, "records": len(offsets)}
-                print_json({"topic": self._topic, "partition": partition, **place})
-                # An ack that stays in a buffer is of no use to whoever waits for it.
-                flush()
+                print_ack({"topic": self._topic, "partition": partition, **place})

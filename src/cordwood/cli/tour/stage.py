@@ -1,8 +1,10 @@
 """What a chapter of the tour works with: the folder, a connection, a voice, and other processes."""
 
 import asyncio
+import os
 import random
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Mapping
@@ -61,7 +63,8 @@ class Stage:
     async def process(self, *arguments: str, errors: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
         """Another Python process, which ends with this block at the latest; `errors` is where its stderr goes.
 
-        If the tour itself is killed, the process finds its output pipe closed, and ends by that.
+        It has a session of its own: a terminal's Ctrl-C is for the tour, which ends it with all that it has started. If
+        the tour itself is killed, the process finds its output pipe closed, and ends by that.
         """
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -69,6 +72,7 @@ class Stage:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
+            start_new_session=True,
         )
         try:
             yield process
@@ -76,8 +80,8 @@ class Stage:
             # Killing one that has ended would take its exit code from asyncio, which says so on stderr.
             if process.returncode is None:
                 with suppress(ProcessLookupError):
-                    process.kill()
-            await process.wait()
+                    os.killpg(process.pid, signal.SIGKILL)
+            await _ended(process)
 
     async def until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
         """Another Python process that is killed (SIGKILL) at a random moment: the lines that it had printed whole, and
@@ -95,6 +99,22 @@ class Stage:
                 killing.cancel()
             await process.wait()
             return [line for line in lines if line.endswith(b"\n")], process.pid
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Until a process that ends is gone, and its pipe closed.
+
+    A second Ctrl-C waits for that too: asyncio complains on stderr about what is left in a loop that is closed.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            await process.communicate()
+            break
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def url_of(folder: Path) -> str:

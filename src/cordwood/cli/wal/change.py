@@ -10,7 +10,7 @@ from cordwood.errors import InvalidInput, NotFound
 
 from ..log.lines import LineBatches
 from ..options import wants_json
-from ..output import flush, print_json, print_table, size_of
+from ..output import print_ack, print_json, print_table, size_of
 from ..progress import Progress
 from .region import opened
 
@@ -84,8 +84,7 @@ class _Writer:
         self._last = numbers[-1]
         self._logs += len(numbers)
         if self._json:
-            print_json({"table": self._table, "start": numbers.start, "stop": numbers.stop})
-            flush()  # an ack that stays in a buffer is of no use to whoever waits for it
+            print_ack({"table": self._table, "start": numbers.start, "stop": numbers.stop})
 
     def report(self) -> None:
         if self._json:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
-from cordwood.log.arguments import milliseconds_at, whole_number
+from cordwood.log.arguments import checked_range, milliseconds_at, whole_number
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
 from cordwood.records import Batch, StoredBatch
@@ -69,9 +69,7 @@ class KafkaLog(Log):
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> KafkaReader:
         self._connection.check()
-        for name, offset in (("start", start), ("stop", stop)):
-            if offset is not None and offset < 0:
-                raise InvalidInput(f"{name} is {offset}: offsets begin at 0")
+        start, stop = checked_range(start, stop)
         # At the call: what is appended after it is not part of the read.
         bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
 

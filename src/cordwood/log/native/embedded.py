@@ -1,14 +1,13 @@
 """The embedded engine, as a connection sees it."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, InvalidInput, Timeout, Unavailable
+from cordwood.errors import Conflict, InvalidInput, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.records import FRAME_BYTES_MAX
@@ -26,8 +25,6 @@ _DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
 async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "EmbeddedEngine":
     """Open a folder, or share the engine that this process has open on it."""
-    if sys.platform != "linux":
-        raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}")
     open_it = open_for_reading if read_only else open_for_writing
     opening = asyncio.ensure_future(asyncio.to_thread(open_it, path))
     try:
@@ -35,7 +32,7 @@ async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "Embedd
             return EmbeddedEngine(await asyncio.shield(opening), read_only)
     except TimeoutError as error:
         opening.add_done_callback(_let_go)
-        raise Timeout(f"opening {path} took more than {timeout} s") from error
+        raise Timeout(f"opening {path} took more than {timeout} s: try again, or give it more time") from error
     except asyncio.CancelledError:
         opening.add_done_callback(_let_go)
         raise
@@ -96,9 +93,12 @@ class EmbeddedEngine(Engine):
     async def close(self, *, timeout: float) -> None:
         self._folder.check()
         self._connection.closed = True
-        for reader in list(self._connection.readers):
-            await reader.close()
-        await asyncio.to_thread(self._folder.close, timeout)
+        try:
+            for reader in list(self._connection.readers):
+                await reader.close()
+        finally:
+            # Also where the caller has given up: nobody closes this connection a second time.
+            await asyncio.to_thread(self._folder.close, timeout)
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

@@ -1,6 +1,5 @@
 """A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
 from .world.clock import Clock
 from .world.disk import Disk
 from .world.workers import Workers
-
-_LOGGER = logging.getLogger("cordwood")
 
 CLUSTER = "local"
 GROUP = "0"
@@ -76,19 +73,12 @@ class FolderEngine:
         self._published = Publisher(
             disk, CLUSTER, GROUP, coordinator.topics(), self._trimmed, coordinator.metadata_plog()
         )
-        found = self.plogs.files()
-        self._metadata = MetadataManager(
-            self.plogs,
-            workers,
-            clock,
-            coordinator,
-            epoch=self._epoch,
-            new_id=new_id,
-            published=self._published.end_before(METADATA_SLOT, METADATA_OWNER),
-            plog_bytes_min=settings.metadata_plog_bytes_min,
-            on_durable=self._published.metadata_grown,
-            on_switch=self._published.metadata_switched,
-        )
+        try:
+            found = self.plogs.files()
+            self._metadata = self._open_metadata()
+        except BaseException:
+            self._published.close()
+            raise
         self._published.put_starts()
         if self._metadata.found.plog is not None:
             self._published.metadata_grown(self._metadata.found)
@@ -225,6 +215,20 @@ class FolderEngine:
             log.close(self._closed, countdown.one_done)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _open_metadata(self) -> MetadataManager:
+        return MetadataManager(
+            self.plogs,
+            self._workers,
+            self._clock,
+            self._coordinator,
+            epoch=self._epoch,
+            new_id=self._new_id,
+            published=self._published.end_before(METADATA_SLOT, METADATA_OWNER),
+            plog_bytes_min=self._settings.metadata_plog_bytes_min,
+            on_durable=self._published.metadata_grown,
+            on_switch=self._published.metadata_switched,
+        )
 
     def _make_log(self, name: str, owner: Owner, slot: int) -> FolderLog:
         return FolderLog(

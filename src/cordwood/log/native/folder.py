@@ -292,9 +292,13 @@ def open_for_reading(path: Path) -> Folder:
 
 def _checked(path: Path) -> Path:
     path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_dir():
+    if _translated(path, _is_file):
         raise InvalidInput(f"{path} is a file: a log needs a folder")
     return path
+
+
+def _is_file(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
 
 
 def _check_whole(path: Path, disk: RealDisk) -> None:

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.errors import CordwoodError, Unavailable
+from cordwood.log.arguments import checked_range
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
 from cordwood.records import StoredBatch
@@ -52,14 +53,9 @@ class NativeReader(Reader):
     ) -> None:
         self._cursor: LogCursor | None = None
         self._slots: deque[_Slot] = deque()
-        if start is not None and start < 0:
-            raise InvalidInput(f"start is {start}: offsets begin at 0")
-        if stop is not None and stop < 0:
-            raise InvalidInput(f"stop is {stop}: offsets begin at 0")
+        self._start, self._stop = checked_range(start, stop)
         self._executor = executor
         self._resolve = resolve
-        self._start = start
-        self._stop = stop
         self._follow = follow
         self._end_at_call = end_at_call
         self._check = check

@@ -1,5 +1,6 @@
 """The coordinator in one SQLite file: for a folder, and for a single coordinator process."""
 
+import os
 import secrets
 import sqlite3
 import threading
@@ -10,6 +11,10 @@ from pathlib import Path
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, Unavailable
 
 from .interface import LogRow, TopicRow
+
+WAL_BYTES = 512 * 1024
+"""Reserved for SQLite's own log of changes while the database is open: about 30 times what a trim writes, and as much
+again for a checkpoint that finds no room."""
 
 _FORMAT = 2
 _SCHEMA = """
@@ -26,6 +31,8 @@ CREATE TABLE sink (id TEXT PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID;
 """
 # An id has 32 bits where it is published: that leaves two thousand million topics to be made.
 _IDS_FROM = 2**31
+# Half of what is reserved: a commit goes by pages of 4 KiB and a little.
+_CHECKPOINT_PAGES = WAL_BYTES // 2 // 4200
 # What format 1 has of it.
 _STATEMENTS_OF_1 = 4
 
@@ -43,7 +50,9 @@ class SqliteCoordinator:
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
             self._prepare()
+            self._reserve()
         except BaseException as error:
             self._db.close()
             if isinstance(error, sqlite3.DatabaseError):
@@ -65,6 +74,17 @@ class SqliteCoordinator:
                     f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}:"
                     " use the one that wrote it, or a newer one"
                 )
+
+    def _reserve(self) -> None:
+        """A trim and a delete must be possible on a full disk, since it is they that make room on it."""
+        self._db.execute("PRAGMA wal_checkpoint(RESTART)")
+        file = os.open(f"{self._path}-wal", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(file, 0, WAL_BYTES)
+        except OSError:
+            pass  # no room any more; what is asked of it will say so
+        finally:
+            os.close(file)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -182,4 +202,4 @@ class SqliteCoordinator:
 def _translated(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
     if isinstance(error, sqlite3.OperationalError):
         return Unavailable(f"{path}: {error}; check that the disk has room and the folder may be written")
-    return Corrupt(f"{path}: {error}")
+    return Corrupt(f"{path}: {error}; restore the folder from a copy, or read it with read_only=True")
