@@ -126,7 +126,7 @@ class MemoryLog(Log):
         with self.engine.store.lock:
             partition = self.found()
             first = partition.end
-            if expected is not None and expected != first:
+            if expected is not None and whole_number("expected", expected) != first:
                 raise Conflict(f"at {first}, not {expected}", actual=first, outcome="not_written")
             now = time.time_ns() // 1_000_000
             for offset, (value, key, headers, given, *_) in enumerate(batch, first):

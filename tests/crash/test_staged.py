@@ -16,7 +16,7 @@ from cordwood.errors import Corrupt, Unavailable
 from cordwood.log.native.folder import commit_staged, open_for_reading
 from cordwood.log.native.published import Owner
 from cordwood.log.native.staged import StagedWriter, Write
-from cordwood.log.native.stream.succession import PLOG_BYTES_FIRST
+from cordwood.log.native.stream.succession import PLOG_BYTES_FIRST, LogSuccession
 from cordwood.log.native.world.clock import RealClock
 from cordwood.log.native.world.disk import RealDisk, RealFile
 from cordwood.simulation.disk import SimulatedDisk
@@ -351,6 +351,7 @@ def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_un
         actual(file, size)
 
     monkeypatch.setattr(RealFile, "allocate", allocate)
+    monkeypatch.setattr(LogSuccession, "plog_bytes_least", lambda succession, needed: PLOG_BYTES_FIRST)
     with cordwood.sync.connect(tmp_path) as cw:
         log = cw.log("events")
         message = r"nothing can be appended yet: a commit of 600 records was decided.*No space left"

@@ -1,6 +1,7 @@
 """What one append does: offsets, and every part of a record as it was given."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -156,6 +157,14 @@ class Appending(UnderTest):
     async def test_what_is_no_batch_is_a_type_error(self, log: Log) -> None:
         with pytest.raises(TypeError):
             await log.append([b"a"])  # type: ignore[arg-type]  # that is what is tested
+        assert await log.bounds() == (0, 0)
+
+    @promised("expected_offsets")
+    async def test_what_is_no_whole_number_is_expected_of_no_append(self, log: Log) -> None:
+        wrong: list[Any] = [0.0, "0"]
+        for expected in wrong:
+            with pytest.raises(TypeError, match="expected is an int, not"):
+                await log.append(Batch.of([b"x"]), expected=expected)
         assert await log.bounds() == (0, 0)
 
     @promised("expected_offsets")

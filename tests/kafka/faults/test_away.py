@@ -211,11 +211,12 @@ def test_calls_that_are_given_up_keep_no_process_from_ending(broker: Broker, top
 
 
 INTERRUPTED = """
-import asyncio, sys
+import asyncio, faulthandler, sys
 import cordwood
 from cordwood import Batch
 
 url, topic = sys.argv[1:]
+faulthandler.dump_traceback_later(60, exit=True)
 
 async def main():
     async with cordwood.connect(url, timeout=600) as cw:
@@ -250,7 +251,7 @@ def test_a_second_interrupt_does_not_wait_for_acks(broker: Broker, topic: str) -
             process.stdin.write("\n")
             process.stdin.flush()
             for said in ("under way\n", "closing\n"):
-                assert process.stdout.readline() == said
+                assert process.stdout.readline() == said, process.communicate(timeout=60)
                 process.send_signal(signal.SIGINT)
             process.wait(60)
         finally:

@@ -3,6 +3,8 @@
 import pytest
 
 from cordwood.log.native.engine import EngineSettings
+from cordwood.simulation.disk import SimulatedDisk
+from cordwood.simulation.folder import SimulatedFolder
 from tests.unit.stream.one_log import OneLog
 
 MIB = 1024 * 1024
@@ -40,3 +42,43 @@ def test_a_log_that_begins_with_a_large_append_has_room_for_more_of_them(one: On
 def test_a_large_append_to_a_small_log_makes_the_next_plog_large(one: OneLog) -> None:
     appended(one, bytes(100), 1)
     assert appended(one, LARGE, 2) == [16]
+
+
+def nearly_full(room: int) -> OneLog:
+    """A folder with one log that has a record, on a disk with so much room left."""
+    folder = SimulatedFolder(settings=EngineSettings(), disk=SimulatedDisk(capacity=64 * MIB))
+    folder.open()
+    folder.create_topic("a")
+    one = OneLog.of(folder)
+    one.submit(b"first")
+    one.run()
+    folder.disk.capacity = folder.disk.used + room
+    return one
+
+
+def test_a_disk_without_room_for_a_large_plog_gets_a_small_one() -> None:
+    one = nearly_full(5 * MIB)
+    caller = one.submit(LARGE)
+    one.run()
+    assert caller.offsets == range(1, 2)
+    assert one.values() == [b"first", LARGE]
+
+
+def test_a_spare_plog_that_is_smaller_than_wanted_is_used_where_there_is_no_room_for_another() -> None:
+    one = nearly_full(4 * MIB + 65536)
+    one.submit(bytes(MIB // 2))  # makes the next one, of 4 MiB
+    one.run()
+    appended(one, LARGE, 3)
+    assert len(one.log.view().chain.links) == 2
+    assert len(one.values()) == 5
+
+
+def test_what_a_disk_has_no_room_for_is_refused_with_its_size() -> None:
+    one = nearly_full(MIB // 2)
+    caller = one.submit(LARGE)
+    one.run()
+    assert caller.error.outcome == "not_written"
+    assert "no new plog of 1048" in str(caller.error)
+    smaller = one.submit(bytes(MIB // 4))
+    one.run()
+    assert smaller.offsets == range(1, 2)

@@ -42,9 +42,10 @@ async def call_until_done(executor: Executor, timeout: float, what: str, begin: 
     """As `call`, for a function that is given a `done`: returns when that was called."""
     loop = asyncio.get_running_loop()
     finished = asyncio.Event()
+    deadline = loop.time() + timeout
     await call(executor, timeout, what, lambda: begin(lambda: wake(loop, finished)))
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             await finished.wait()
     except TimeoutError as error:
         raise Timeout(f"{what} took more than {timeout} s") from error

@@ -40,6 +40,8 @@ class EmbeddedLog(Log):
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
         if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
+        if expected is not None:
+            expected = whole_number("expected", expected)
         loop = asyncio.get_running_loop()
         notifier = self._notifier
         if notifier is None or notifier.loop is not loop:

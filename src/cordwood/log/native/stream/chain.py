@@ -66,6 +66,3 @@ class Chain:
                 break
             dropped.append(link)
         return dropped
-
-    def bytes_sealed(self) -> int:
-        return sum(link.end or 0 for link in self.links)

@@ -153,10 +153,16 @@ class MetadataSuccession:
         self._on_switch = on_switch
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
-        whole += FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
+        whole = self._list_bytes()
         # Several times the list, so that the list is a small part of what is written; and `needed` comes behind it.
         return max(self._plog_bytes_min, 4 * whole, whole + needed)
+
+    def plog_bytes_least(self, needed: int) -> int:
+        return self._list_bytes() + needed
+
+    def _list_bytes(self) -> int:
+        whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
+        return whole + FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         for batch in self._whole_list():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ..plog import Plog, PlogId, PlogStore
 from ..world.workers import Workers
-from .succession import NoRoom
+from .succession import NoRoom, is_full
 
 NewId = Callable[[], PlogId]
 
@@ -21,16 +21,24 @@ class PlogMaker:
         self._spare: Plog | None = None
         self._asked = False
 
-    def make(self, size: int) -> Plog:
-        """The spare if it is large enough, else a new one; `NoRoom` if the disk has none."""
+    def make(self, size: int, least: int) -> Plog:
+        """The spare if it is large enough, else a new one.
+
+        On a disk that is nearly full it is smaller, but not below `least`; `NoRoom` if that does not fit either.
+        """
         spare = self._take()
-        if spare is not None and spare.size >= size:
-            return spare
-        self.discard(spare)
-        try:
-            return self._plogs.create(self._new_id(), size)
-        except OSError as error:
-            raise NoRoom(f"no new plog of {size} bytes: {error.strerror or error}") from error
+        while spare is None or spare.size < size:
+            try:
+                plog = self._plogs.create(self._new_id(), size)
+            except OSError as error:
+                if size == least or not is_full(error):
+                    self.discard(spare)
+                    raise NoRoom(f"no new plog of {size} bytes: {error.strerror or error}") from error
+                size = max(least, size // 4)
+            else:
+                self.discard(spare)
+                return plog
+        return spare
 
     def make_ahead(self, size: int) -> None:
         """Begin to make the next one, if that was not asked for already."""

@@ -1,6 +1,5 @@
 """The writing side of a log: group commit, and the switch from one plog to the next."""
 
-import errno
 import logging
 import threading
 from collections import deque
@@ -18,7 +17,7 @@ from .chain import Chain, Link
 from .gate import AckGate, Durable, Synced
 from .records import MetadataRecord
 from .spare import NewId, PlogMaker
-from .succession import Done, NoRoom, Succession, dropped, succeeded
+from .succession import Done, NoRoom, Succession, dropped, is_full, succeeded
 from .turn import Turn
 
 _NOTHING_EXPECTED = {None}
@@ -189,8 +188,8 @@ class Stream:
         if self._refusal == "unknown":
             text = f"{self.name}: the write failed, and may be durable or not; then there was {reason}"
         else:
-            full = getattr(reason.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-            text = f"{self.name}: {reason}; {'free some space' if full else 'mend that'} and append again"
+            advice = "free some space" if is_full(reason.__cause__) else "mend that"
+            text = f"{self.name}: {reason}; {advice} and append again"
         refused = Unavailable(text, outcome=self._refusal)
         refused.__cause__ = reason.__cause__
         fail(appends, refused)
@@ -266,7 +265,8 @@ class Stream:
 
     def _switch(self, size: int) -> Plog:
         """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
-        following = self._maker.make(self._succession.plog_bytes(self._made, size))
+        wanted, least = self._succession.plog_bytes(self._made, size), self._succession.plog_bytes_least(size)
+        following = self._maker.make(wanted, least)
         try:
             if self._unsynced:
                 self._sync()

@@ -1,5 +1,6 @@
 """What differs between a log's stream and the metadata stream when one plog follows another."""
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -25,6 +26,11 @@ class NoRoom(Exception):
         self.keep_plog = keep_plog
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether it says that the disk has no room, or none for this user."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 class Succession(Protocol):
     patient: bool
     """Whether appends wait, in order and for ever, until there is room, or are refused."""
@@ -34,6 +40,9 @@ class Succession(Protocol):
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         """How large the next plog of this open is to be, if `needed` bytes are to be put into it at once."""
+
+    def plog_bytes_least(self, needed: int) -> int:
+        """How large it must be, on a disk that has no room for more."""
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         """Called with a new plog before it is used; returns the offset that follows. `NoRoom`: not now."""
@@ -65,6 +74,9 @@ class LogSuccession:
         # comes with a large append comes again.
         wanted = max(PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)), _LARGE_APPENDS * needed)
         return max(needed, min(self._plog_bytes_max, wanted))
+
+    def plog_bytes_least(self, needed: int) -> int:
+        return needed
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.
