@@ -10,7 +10,11 @@ import cordwood
 from bench.measure import Row, median, preallocated, ratio, timed, timed_async
 from cordwood import Batch
 
-_ROUNDS = 9
+# A round takes a tenth of a second, in which the disk of a busy host may be slow for one side alone.
+_ROUNDS = 25
+
+# Before the clock starts, on both sides: new threads, files and memory make the first ones slow.
+_WARM_UP = 8
 
 
 def bulk(folder: Path) -> list[Row]:
@@ -77,21 +81,23 @@ def against_sqlite(folder: Path) -> list[Row]:
 
 
 def _bare(path: Path, data: bytes, count: int) -> float:
-    with preallocated(path, len(data) * count) as descriptor:
+    with preallocated(path, len(data) * (_WARM_UP + count)) as descriptor:
 
-        def write() -> None:
-            for number in range(count):
+        def write(first: int, last: int) -> None:
+            for number in range(first, last):
                 os.pwrite(descriptor, data, number * len(data))
                 os.fdatasync(descriptor)
 
-        return timed(write)
+        write(0, _WARM_UP)
+        return timed(lambda: write(_WARM_UP, _WARM_UP + count))
 
 
 async def _append(folder: Path, records: Sequence[bytes], batches: int, in_flight: int) -> float:
     async with cordwood.connect(folder) as cw:
         await cw.create_topic("bench")
         log = cw.log("bench")
-        await log.append(Batch.of(records))
+        for _ in range(_WARM_UP):
+            await log.append(Batch.of(records))
 
         async def writer(count: int) -> None:
             for _ in range(count):
