@@ -25,7 +25,7 @@ def bulk(folder: Path) -> list[Row]:
     one: list[float] = []
     bare: list[float] = []
     for round_number in range(_ROUNDS):
-        bare.append(_bare(folder / "bare", b"".join(records), batches))
+        bare.append(bare_seconds(folder / "bare", b"".join(records), batches))
         four.append(asyncio.run(_append(folder / f"four{round_number}", records, batches, 4)))
         one.append(asyncio.run(_append(folder / f"one{round_number}", records, batches, 1)))
     mib = batches * 1000 * 1024 / 2**20
@@ -48,7 +48,7 @@ def small(folder: Path) -> Row:
     ours: list[float] = []
     bare: list[float] = []
     for round_number in range(_ROUNDS):
-        bare.append(1000 / _bare(folder / "bare", os.urandom(4096), 1000))
+        bare.append(1000 / bare_seconds(folder / "bare", os.urandom(4096), 1000))
         ours.append(appends / asyncio.run(_append_concurrently(folder / f"small{round_number}", appends, 256)))
     rate, peer = median(ours), median(bare)
     what = "1 record of 100 B an append, 256 concurrent, vs. 4 KiB pwrite+fdatasync one at a time"
@@ -80,7 +80,8 @@ def against_sqlite(folder: Path) -> list[Row]:
     ]
 
 
-def _bare(path: Path, data: bytes, count: int) -> float:
+def bare_seconds(path: Path, data: bytes, count: int) -> float:
+    """How long so many bare synced writes of the data take, into a file whose space is reserved."""
     with preallocated(path, len(data) * (_WARM_UP + count)) as descriptor:
 
         def write(first: int, last: int) -> None:
