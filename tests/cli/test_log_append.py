@@ -202,8 +202,12 @@ def test_an_interrupt_is_quiet_and_what_was_acked_stays(start: Start, run: Comma
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["log append events", "wal write metrics 7 42"])
-def test_where_nobody_hears_the_acks_any_more_it_fails_and_appends_no_more(start: Start, command: str) -> None:
+def test_where_nobody_hears_the_acks_any_more_it_fails_and_appends_no_more(
+    start: Start, command: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     process = start(*command.split(), "--json")
     assert process.stdin is not None
     assert process.stdout is not None

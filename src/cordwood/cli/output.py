@@ -23,8 +23,8 @@ def print_ack(entry: Mapping[str, object]) -> None:
     Where a command only shows things, a pipe that nobody reads is a reason to stop in peace. One that writes has not
     done then what it was asked to.
     """
-    print_json(entry)
     try:
+        print_json(entry)
         flush()
     except BrokenPipeError as error:
         raise OSError("nobody takes the acks any more: nothing more was written") from error

@@ -99,7 +99,7 @@ class Frame:
         at = FRAME_HEADER_BYTES
         for part in self._parts:
             if _is_gathered(part):
-                yield from _gathered(part, at)
+                yield from _pieces_of(part, at)
             at += part.size + (-part.size & 7)
         # What lies between the parts that are gone: made only now, while the disk is at work on them.
         gaps: list[tuple[int, list[Buffer]]] = [(0, [])]
@@ -173,7 +173,7 @@ def _is_gathered(part: Part) -> bool:
     return not isinstance(part.data, list) or part.size >= _GATHERED_ROW_BYTES * len(part.data)
 
 
-def _gathered(part: Part, at: int) -> Iterator[Piece]:
+def _pieces_of(part: Part, at: int) -> Iterator[Piece]:
     """A part as it is, in pieces of about the same size."""
     data, size, lengths = part
     pieces = max(1, round(size / _PIECE_BYTES))

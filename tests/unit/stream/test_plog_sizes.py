@@ -1,8 +1,14 @@
 """How large the plogs of a log are, and that the one that is made ahead is the one that is used."""
 
+import threading
+from itertools import count
+
 import pytest
 
 from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.plog import PlogId, PlogStore
+from cordwood.log.native.stream.spare import PlogMaker
+from cordwood.log.native.world.workers import Job
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from tests.unit.stream.one_log import OneLog
@@ -71,6 +77,27 @@ def test_a_spare_plog_that_is_smaller_than_wanted_is_used_where_there_is_no_room
     appended(one, LARGE, 3)
     assert len(one.log.view().chain.links) == 2
     assert len(one.values()) == 5
+
+
+class AtOnce:
+    """Workers that do each job when they are asked to."""
+
+    def spawn(self, job: Job) -> None:
+        job()
+
+    def wait(self, happened: threading.Event) -> None:
+        assert happened.is_set()
+
+
+def test_a_spare_plog_that_is_too_small_leaves_its_room_to_a_larger_one() -> None:
+    plogs = PlogStore(SimulatedDisk(capacity=6000))
+    plogs.prepare()
+    numbers = count(1)
+    maker = PlogMaker(plogs, AtOnce(), lambda: PlogId("local", "0", next(numbers)))
+    maker.make_ahead(2000)
+    assert plogs.files() == {1}
+    assert maker.make(5000, 5000).size == 5000
+    assert plogs.files() == {2}
 
 
 def test_what_a_disk_has_no_room_for_is_refused_with_its_size() -> None:

@@ -27,6 +27,10 @@ class PlogMaker:
         On a disk that is nearly full it is smaller, but not below `least`; `NoRoom` if that does not fit either.
         """
         spare = self._take()
+        if spare is not None and spare.size < least:
+            # Of no use, and it takes room that may be needed.
+            self.discard(spare)
+            spare = None
         while spare is None or spare.size < size:
             try:
                 plog = self._plogs.create(self._new_id(), size)

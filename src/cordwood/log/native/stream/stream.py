@@ -60,6 +60,8 @@ class Stream:
         self._on_durable = on_durable
         self._maker = PlogMaker(plogs, workers, new_id)
         self._made = 0
+        # What the last plog was made for: the next one is made for the like.
+        self._needed = 0
         self._gate = AckGate()
         self._gate_lock = threading.Lock()
         self._switches = 0
@@ -252,7 +254,7 @@ class Stream:
         with self._gate_lock:
             self._release(self._gate.synced(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(max(active.size, self._succession.plog_bytes(self._made, 0)))
+            self._maker.make_ahead(self._succession.plog_bytes(self._made, self._needed))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
@@ -281,6 +283,7 @@ class Stream:
                 self._maker.discard(following)
             raise
         self._made += 1
+        self._needed = size
         self._retire_active()
         sealed = self._take_due_seal()
         link = Link(following.id, self._next_offset)
