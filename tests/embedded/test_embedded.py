@@ -1,20 +1,24 @@
 """What only a folder promises: one writing process, readers beside it, forks, and logs that cost nothing at rest."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, Region, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
+from cordwood.log.native.coordinator.sqlite import SqliteCoordinator
 from cordwood.log.native.engine import EngineSettings, FolderEngine
 from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.reader import NativeReader
@@ -570,3 +574,45 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
         await cw.log("slow").append(Batch.of([b"value"]))
         acked.set()
         assert await values_of(cw.log("slow")) == [b"value"]
+
+
+# -- what fails where nobody is told -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log: log.append(Batch.of([b"x"])),
+        lambda log: log.bounds(),
+        lambda log: log.offset_at(datetime.now(UTC)),
+        lambda log: log.trim(before=1),
+        values_of,
+    ],
+    ids=["append", "bounds", "offset_at", "trim", "read"],
+)
+async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_whatever_it_is(
+    data: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Log], Awaitable[object]]
+) -> None:
+    failed = threading.Event()
+    trim, keep = SqliteCoordinator.trim, FolderLog.failed_in_background
+
+    def failing_once(*arguments: Any) -> None:
+        if not failed.is_set():
+            raise OSError(errno.EIO, "Input/output error")
+        trim(*arguments)
+
+    def kept(*arguments: Any) -> None:
+        keep(*arguments)
+        failed.set()
+
+    monkeypatch.setattr(SqliteCoordinator, "trim", failing_once)
+    monkeypatch.setattr(FolderLog, "failed_in_background", kept)
+    monkeypatch.setattr(folder_module, "_RETENTION_SECONDS", 0.02)
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events", retention=timedelta(milliseconds=1))
+        log = cw.log("events")
+        await log.append(Batch.of([b"old", b"old"]))
+        assert await asyncio.to_thread(failed.wait, 10)
+        with pytest.raises(Unavailable, match="events/0: its retention failed in the background"):
+            await call(log)
+        await call(log)

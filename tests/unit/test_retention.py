@@ -1,10 +1,11 @@
 """Retention by age and by size, on plogs so small that each append of 3,000 bytes has one of its own."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
 
-from cordwood.errors import Corrupt
+from cordwood.errors import Corrupt, Unavailable
 from cordwood.log.native.view import FolderView
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.folder import SimulatedFolder, check_trimmed, read_all
@@ -214,6 +215,39 @@ def test_a_log_that_is_damaged_keeps_no_other_from_being_trimmed_and_is_named(fo
     with pytest.raises(Corrupt, match=str(damaged.id)):
         killed.engine.enforce_retention()
     assert (bounds(killed, "a"), bounds(killed, "c")) == ((1, 2), (1, 2))
+
+
+class FailingCoordinator(SimulatedCoordinator):
+    """Its disk takes no trim for a while."""
+
+    failing = True
+
+    def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+        if self.failing:
+            raise OSError(errno.EIO, "Input/output error")
+        super().trim(topic_id, partition, start, next_offset)
+
+
+def test_what_fails_in_the_background_is_raised_by_the_next_call_on_that_log_once() -> None:
+    folder = SimulatedFolder()
+    coordinator = folder.coordinator = FailingCoordinator(folder.disk)
+    folder.open()
+    for topic in ("a", "b"):
+        folder.create_topic(topic, retention_bytes=1 if topic == "a" else 1 << 30)
+        put(folder, topic)
+        put(folder, topic)
+    with pytest.raises(OSError, match="Input/output"):
+        folder.engine.enforce_retention()
+    put(folder, "b")
+    with pytest.raises(Unavailable, match=r"a/0: its retention failed in the background.*Input/output error") as raised:
+        folder.put("a", 1, BIG)
+    assert isinstance(raised.value.__cause__, OSError)
+    put(folder)
+    assert bounds(folder) == (0, 3)
+    coordinator.failing = False
+    enforce(folder)
+    assert bounds(folder) == (2, 3)
+    put(folder)
 
 
 class DeletingCoordinator(SimulatedCoordinator):

@@ -78,6 +78,7 @@ class EmbeddedLog(Log):
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
         self._connection.check()
+        self._raise_failure()
         end_at_call = self._end_now()
         reader = NativeReader(
             self._folder.executor,
@@ -104,6 +105,7 @@ class EmbeddedLog(Log):
         before = whole_number("before", before)
         if before < 0:
             raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
+        self._raise_failure()
         time_left = self._timeout if timeout is None else timeout
         await call_until_done(
             self._folder.executor,
@@ -124,6 +126,11 @@ class EmbeddedLog(Log):
         except CordwoodError:
             # The reader's first step says so.
             return None
+
+    def _raise_failure(self) -> None:
+        """What failed in the background, where nobody could be told, is raised by the next call."""
+        if isinstance(self._folder, WritingFolder):
+            self._folder.raise_failure(self.topic, self.partition)
 
     def _source(self) -> Source:
         return self._folder.source(self.topic, self.partition)
@@ -146,5 +153,6 @@ class EmbeddedLog(Log):
 
     async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
+        self._raise_failure()
         seconds = self._timeout if timeout is None else timeout
         return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)

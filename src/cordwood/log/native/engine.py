@@ -184,20 +184,16 @@ class FolderEngine:
                 stream.turn.run(stream.quiet_down)
 
     def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep, by whole plogs. Raises the first error when all is done."""
+        """Blocks. Trims what topics no longer want to keep, by whole plogs.
+
+        The next call on a log where that failed raises the error; this one raises the first of them when all is done.
+        """
         now = self._clock.time_ms()
         failed: CordwoodError | OSError | None = None
         for topic in filter(wants_retention, self.topics()):
             for partition in range(topic.partitions):
-                try:
-                    log = self.log(topic.name, partition)
-                    log.trim(kept_from(log.view(), topic, now), _nothing)
-                except NotFound:
-                    # The topic was deleted meanwhile.
-                    continue
-                except (CordwoodError, OSError) as error:
-                    # One damaged log must not keep the others from giving their space back.
-                    failed = failed or error
+                # One damaged log must not keep the others from giving their space back.
+                failed = self._enforce_retention(topic, partition, now) or failed
         if failed is not None:
             raise failed
 
@@ -215,6 +211,21 @@ class FolderEngine:
             log.close(self._closed, countdown.one_done)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _enforce_retention(self, topic: TopicRow, partition: int, now: int) -> CordwoodError | OSError | None:
+        try:
+            log = self.log(topic.name, partition)
+        except NotFound:
+            # The topic was deleted meanwhile.
+            return None
+        try:
+            log.trim(kept_from(log.view(), topic, now), _nothing)
+        except NotFound:
+            return None
+        except (CordwoodError, OSError) as error:
+            log.failed_in_background("its retention", error)
+            return error
+        return None
 
     def _open_metadata(self) -> MetadataManager:
         return MetadataManager(

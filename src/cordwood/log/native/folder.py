@@ -140,6 +140,14 @@ class WritingFolder(_Open):
     def source(self, topic: str, partition: int) -> FolderLog:
         return self._engine.log(topic, partition)
 
+    def raise_failure(self, topic: str, partition: int) -> None:
+        """What failed in the background for this log; one that does not exist has nothing to tell."""
+        try:
+            log = self._engine.log(topic, partition)
+        except CordwoodError:
+            return
+        log.raise_failure()
+
     def close(self, timeout: float) -> None:
         with _registry_lock:
             self.connections -= 1

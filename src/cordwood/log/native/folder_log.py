@@ -64,6 +64,7 @@ class FolderLog:
         self._opening = False
         self._growth_wanted: set[Job] = set()
         self._closed: CordwoodError | None = None
+        self._failure: CordwoodError | None = None
 
     @property
     def stream(self) -> Stream | None:
@@ -72,8 +73,9 @@ class FolderLog:
 
     def submit(self, append: Append) -> bool:
         """Queue an append; False if the queue is full."""
-        if self._stream is not None:
+        if self._stream is not None and self._failure is None:
             return self._stream.turn.submit(append)
+        self.raise_failure()
         with self._lock:
             if self._closed is not None:
                 raise copy(self._closed)
@@ -87,6 +89,19 @@ class FolderLog:
         if first:
             self._workers.spawn(self._open_for_early)
         return True
+
+    def failed_in_background(self, what: str, error: CordwoodError | OSError) -> None:
+        """Have the next call on this log raise it: nobody was there to be told."""
+        text = f"{self.name}: {what} failed in the background, and is tried again: {error}"
+        failure = copy(error) if isinstance(error, CordwoodError) else Unavailable(text)
+        failure.__cause__ = error
+        self._failure = failure
+
+    def raise_failure(self) -> None:
+        """Tell one caller of what has failed in the background since the last one was told."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def when_room(self, job: Job) -> None:
         stream = self._stream
