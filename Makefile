@@ -38,11 +38,12 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml src/cordwood/_version.py
 run: setup
 	$(BIN)/cordwood tour
 
-# Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line.
+# Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line. Two
+# processes share the files of tests, most of which wait for servers: PYTEST_ARGS="-n 0" runs all in one.
 test: setup
 	@$(JAVA_CHECK)
 	@$(BIN)/python -m cordwood.testing.kafka --spark
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .
