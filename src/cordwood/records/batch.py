@@ -108,15 +108,16 @@ class Batch:
         batch: Batch = _new(Batch)
         kind = type(values)
         if kind is list or kind is tuple:
-            rows = list(values)
-            count = len(rows)
+            count = len(values)
             flags = 0
             lengths = None
             # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
             # Python for each.
-            if count == 1 and type(rows[0]) is bytes:
-                size = len(rows[0])
+            if count == 1 and type(value := values[0]) is bytes:
+                rows: Rows = [value]
+                size = len(value)
             else:
+                rows = list(values)
                 types = set(map(type, rows))
                 if not types <= _BYTES_OR_NONE:
                     rows, _ = checked_rows("values", rows)

@@ -12,6 +12,7 @@ LARGE_BYTES = 256 * 1024
 """From this weight on an append gets a frame of its own: putting large batches together would copy them for nothing."""
 
 batch_of = attrgetter("batch")
+count_of = attrgetter("count")
 expected_of = attrgetter("expected")
 _notify_of = attrgetter("notify")
 _weight_of = attrgetter("weight")
@@ -50,7 +51,11 @@ class Append:
 
 def deliver(appends: list[Append]) -> None:
     """Tell the callers: one call for each `notify`, that is one wake-up a group for an event loop."""
-    for notify in set(map(_notify_of, appends)):
+    callers = set(map(_notify_of, appends))
+    if len(callers) == 1:
+        callers.pop()(appends)
+        return
+    for notify in callers:
         notify([append for append in appends if append.notify == notify])
 
 

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
 from cordwood.records import frame_of
@@ -12,7 +13,7 @@ from cordwood.records import frame_of
 from ..plog import Plog, PlogStore
 from ..world.clock import Clock
 from ..world.workers import Workers
-from .append import Append, batch_of, deliver, expected_of, fail, frames
+from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
 from .chain import Chain, Link
 from .gate import AckGate, Durable, Synced
 from .records import MetadataRecord
@@ -206,24 +207,22 @@ class Stream:
             active = self._switch(size)
         elif not active.open:
             self._wake(active)
-        first_offset = self._next_offset
+        starts = list(accumulate(map(count_of, frame), initial=self._next_offset))
         encoded = frame_of(
             list(map(batch_of, frame)),
             plog=active.id.random,
             position=active.end,
-            first_offset=first_offset,
+            first_offset=self._next_offset,
             epoch=self._epoch,
             synced_end=active.synced_end,
             now_ms=self._clock.time_ms(),
         )
-        for append in frame:
-            start = first_offset
-            first_offset += append.count
-            append.result = range(start, first_offset)
+        for append, offsets in zip(frame, map(range, starts, starts[1:]), strict=True):
+            append.result = offsets
         # Where others wait for this group, the pieces would only cost them the interpreter lock.
         alone = len(self.turn.in_flight) == 1
         active.append(encoded.pieces(streamed=alone), encoded.length, active.end)
-        self._next_offset = first_offset
+        self._next_offset = starts[-1]
         self._max_timestamp = max(self._max_timestamp, encoded.timestamp_max)
         self._unsynced += frame
 

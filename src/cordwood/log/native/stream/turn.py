@@ -35,6 +35,7 @@ class Turn:
         self._workers = workers
         self._write = write
         self._lock = threading.Lock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._queue: deque[Append] = deque()
         self._queue_bytes = 0
         # No append in the queue has to be told before this.
@@ -47,19 +48,25 @@ class Turn:
 
     def submit(self, append: Append) -> bool:
         """Queue an append; False, and nothing queued, if the queue is full: then ask `when_room`."""
-        with self._lock:
+        weight = append.weight
+        # A `with` takes 0.1 µs more, and every record that is appended alone comes by here.
+        self._acquire()
+        try:
             if self._closed is not None:
                 raise copy(self._closed)
-            if self._queue_bytes and self._queue_bytes + append.weight > QUEUE_BYTES_MAX:
+            queued = self._queue_bytes
+            if queued and queued + weight > QUEUE_BYTES_MAX:
                 return False
             self._queue.append(append)
-            self._queue_bytes += append.weight
+            self._queue_bytes = queued + weight
             if append.deadline < self._deadline:
                 self._deadline = append.deadline
-            first = not self._taken and not self._stalled
-            self._taken = self._taken or first
-        if first:
-            self._workers.spawn(self._run)
+            if self._taken or self._stalled:
+                return True
+            self._taken = True
+        finally:
+            self._release()
+        self._workers.spawn(self._run)
         return True
 
     def when_room(self, job: Job) -> None:
