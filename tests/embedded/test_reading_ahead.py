@@ -1,12 +1,14 @@
 """Two threads read ahead for one reader: what they bring comes in the order of the log, and ends where that says."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 import cordwood
-from cordwood import Batch, Corrupt, StoredBatch
+from cordwood import Batch, Corrupt, StoredBatch, Unavailable
 from cordwood.log.native.stream.cursor import Step
 
 _BATCHES = 24
@@ -60,3 +62,27 @@ async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monk
                 seen += batch.offsets
     damaged = int(str(caught.value).split()[-1])
     assert seen == list(range(damaged))
+
+
+async def test_a_disk_that_cannot_be_read_is_told_with_the_name_of_the_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cordwood.connect(folder, read_only=True) as cw:
+        reader = cw.log("events").read()
+        first = await anext(reader)
+        preadv = os.preadv
+
+        def failing(fd: int, buffers: list[memoryview], position: int) -> int:
+            if position:
+                raise OSError(errno.EIO, "Input/output error")
+            return preadv(fd, buffers, position)
+
+        monkeypatch.setattr(os, "preadv", failing)
+        with pytest.raises(Unavailable, match=r"reading events/0 failed.*Input/output error") as raised:
+            async for _ in reader:
+                pass
+        assert isinstance(raised.value.__cause__, OSError)
+        monkeypatch.undo()
+        # It was the disk, not the log: from where it ended it goes on.
+        rest = [offset async for batch in cw.log("events").read(first.offsets[-1] + 1) for offset in batch.offsets]
+        assert rest == list(range(len(first), _BATCHES * len(_RECORDS)))

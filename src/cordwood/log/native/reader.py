@@ -133,7 +133,8 @@ class NativeReader(Reader):
             elif isinstance(step, Exception):
                 await self.close()
                 if isinstance(step, OSError) and not isinstance(step, CordwoodError):
-                    raise Unavailable(f"reading failed: {step}") from step
+                    what = "the log" if self._source is None else self._source.name
+                    raise Unavailable(f"reading {what} failed: {step}") from step
                 raise step
             else:
                 return step
