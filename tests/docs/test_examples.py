@@ -41,7 +41,7 @@ async def run_page(code: list[str]) -> None:
 
 
 def test_the_pages_with_code_are_these() -> None:
-    assert WITH_CODE == ["README.md", "docs/concepts.md", "docs/operating.md", "docs/wal.md"]
+    assert WITH_CODE == ["README.md", "docs/concepts.md", "docs/operating.md", "docs/performance.md", "docs/wal.md"]
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
