@@ -238,9 +238,13 @@ class Batch:
             part: Batch = _new(Batch)
             part._take_slice(self, index)
             return part
+        try:
+            value = self._values[index]
+        except IndexError:
+            raise IndexError(f"record {index} of a batch of {len(self)}") from None
         stamps = self.timestamps
         return Record(
-            self._values[index],
+            value,
             None if self._keys is None else self._keys[index],
             () if self._headers is None else self._headers[index],
             None if stamps is None else stamps[index],

@@ -230,11 +230,11 @@ def test_a_repr_stays_short() -> None:
 
 @pytest.mark.parametrize("index", [4, -5])
 def test_an_index_outside_of_a_batch_is_an_index_error(index: int) -> None:
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"record {index} of a batch of 4"):
         EVERYTHING[index]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"record {index} of 4"):
         EVERYTHING.headers[index]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"record {index} of a batch of 4"):
         stored(EVERYTHING)[index]
 
 
