@@ -82,6 +82,26 @@ def test_an_interrupt_ends_it_without_a_traceback(register: Register) -> None:
     assert cli.main(["try"]) == 130
 
 
+@pytest.mark.processes
+def test_an_interrupt_that_does_not_wake_the_loop_by_itself_is_noticed() -> None:
+    """Such as one that comes just before the loop goes to sleep: here another thread gets it, which is the same."""
+    code = (
+        "import asyncio, signal, threading\n"
+        "from cordwood.cli.event_loop import run\n"
+        "def interrupt():\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "async def sleep():\n"
+        "    threading.Timer(0.1, interrupt).start()\n"
+        "    await asyncio.Event().wait()\n"
+        "try:\n"
+        "    run(sleep())\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', signal.set_wakeup_fd(-1))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "interrupted -1\n", "")
+
+
 @pytest.mark.parametrize("module", ["argparse", "cordwood.cli.topics"])
 def test_an_interrupt_while_it_is_still_being_imported_is_quiet(module: str) -> None:
     code = (

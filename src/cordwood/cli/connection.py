@@ -1,7 +1,6 @@
 """From parsed arguments to a connection, and a command's coroutine on it."""
 
 import argparse
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
@@ -11,6 +10,7 @@ from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log import TopicInfo
 from cordwood.url import FileUrl, parse_url
 
+from .event_loop import run
 from .options import config_of, timeout_of, url_of
 
 Command: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
@@ -52,7 +52,7 @@ def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
 
 
 def _run(command: Command, read_only: bool, args: argparse.Namespace) -> int:
-    asyncio.run(_connected(command, read_only, args))
+    run(_connected(command, read_only, args))
     return 0
 
 

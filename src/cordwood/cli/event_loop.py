@@ -1,0 +1,33 @@
+"""Running a command's coroutine, so that Ctrl-C is noticed whenever it comes."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Coroutine
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[object, object, T]) -> T:
+    """As asyncio.run, but a signal always wakes the loop.
+
+    Python looks for signals between two of its instructions. One that comes after the last look before the loop goes to
+    sleep is found when the loop wakes, which of one that follows a quiet log may be never.
+    """
+    return asyncio.run(_woken_by_signals(main))
+
+
+async def _woken_by_signals(main: Coroutine[object, object, T]) -> T:
+    loop = asyncio.get_running_loop()
+    woken, waking = socket.socketpair()
+    with woken, waking:
+        for end in (woken, waking):
+            end.setblocking(False)
+        loop.add_reader(woken, woken.recv, 4096)
+        before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        try:
+            return await main
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(woken)
