@@ -203,18 +203,21 @@ def test_a_reader_sees_the_log_begin_where_retention_left_it(
 
 
 def test_a_log_that_is_damaged_keeps_no_other_from_being_trimmed_and_is_named(folder: SimulatedFolder) -> None:
-    for topic in ("a", "b", "c"):
+    for topic in ("a", "b", "c", "d"):
         folder.create_topic(topic, retention_bytes=1)
         put(folder, topic)
         put(folder, topic)
-    damaged = folder.log("b").view().chain.last
-    assert damaged is not None
     killed = folder.killed()
-    killed.disk.remove(f"plogs/{damaged.id.file_name}")
+    damaged = {topic: folder.log(topic).view().chain.links[-1].id for topic in ("b", "d")}
+    for plog in damaged.values():
+        killed.disk.remove(f"plogs/{plog.file_name}")
     killed.open()
-    with pytest.raises(Corrupt, match=str(damaged.id)):
+    with pytest.raises(Corrupt, match=str(damaged["b"])):
         killed.engine.enforce_retention()
     assert (bounds(killed, "a"), bounds(killed, "c")) == ((1, 2), (1, 2))
+    for topic, plog in damaged.items():
+        with pytest.raises(Corrupt, match=str(plog)):
+            killed.log(topic).raise_failure()
 
 
 class FailingCoordinator(SimulatedCoordinator):

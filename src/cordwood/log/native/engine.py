@@ -193,7 +193,8 @@ class FolderEngine:
         for topic in filter(wants_retention, self.topics()):
             for partition in range(topic.partitions):
                 # One damaged log must not keep the others from giving their space back.
-                failed = self._enforce_retention(topic, partition, now) or failed
+                error = self._enforce_retention(topic, partition, now)
+                failed = failed or error
         if failed is not None:
             raise failed
 
