@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,35 @@ def test_a_server_that_ended_takes_no_harm_from_signals() -> None:
         assert server.wait(30) == 0
         server.signal(signal.SIGKILL)
         assert server.wait(0) == 0
+
+
+BUSY = """
+import hashlib, threading
+data = bytes(1 << 20)
+def work():
+    while True:
+        hashlib.sha256(data)  # which lets other threads run
+for _ in range(6):
+    threading.Thread(target=work).start()
+"""
+
+
+def test_a_paused_server_stands_still_when_that_is_said() -> None:
+    """Else an append behind a pause may still be acked, where the machine is busy."""
+    with ServerProcess() as server:
+        server.start([sys.executable, "-c", BUSY])
+        for _ in range(50):
+            server.signal(signal.SIGSTOP)
+            assert set(_states(server.pid)) == {"T"}
+            server.signal(signal.SIGSTOP)  # twice is fine
+            server.signal(signal.SIGCONT)
+            time.sleep(0.005)
+        server.signal(signal.SIGKILL)
+        assert server.wait(10) == -signal.SIGKILL
+        server.signal(signal.SIGSTOP)  # one that ended gets none
+
+
+def _states(pid: int | None) -> list[str]:
+    """R: running, S: asleep, T: stopped; one for each thread."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]

@@ -5,7 +5,7 @@ told, a line of JSON at a time on its standard input, with a line of JSON back:
 
     (at its start)              {"folder": "/tmp/…"}
     {"start": ["java", …]}      {"pid": 4711}               output goes to server.log in the folder
-    {"signal": 9}               {"pid": 4711}
+    {"signal": 9}               {"pid": 4711}               after a SIGSTOP: once all its threads stand still
     {"wait": 2.5}               {"status": -9}              null if it still runs after so many seconds
 
 When its input ends, because its owner closed it or was killed, the server is killed and the folder removed. A pipe
@@ -36,7 +36,7 @@ class Keeper:
             return {"pid": self._start(argument)}
         assert self._server is not None, f"{verb} before start"
         if verb == "signal":
-            self._server.send_signal(argument)
+            self._signal(self._server, argument)
             return {"pid": self._server.pid}
         assert verb == "wait", verb
         try:
@@ -49,6 +49,12 @@ class Keeper:
             self._server.kill()
             self._server.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _signal(self, server: "subprocess.Popen[bytes]", number: int) -> None:
+        server.send_signal(number)
+        if number == signal.SIGSTOP and server.poll() is None:
+            # It is one thread that gets the signal, and stops the others when it has its turn of a busy processor.
+            os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _start(self, command: list[str]) -> int:
         assert self._server is None or self._server.poll() is not None, "the server runs already"
