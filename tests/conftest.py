@@ -5,7 +5,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["cordwood.testing.kafka.fixtures"]
+pytest_plugins = ["cordwood.testing.kafka.fixtures", "tests.surroundings"]
 
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)

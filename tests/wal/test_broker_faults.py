@@ -1,7 +1,7 @@
 """R11 with a real broker: it dies, hangs and comes back under load; no ack is lost, and nothing counts twice."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self
 
 import pytest
@@ -39,12 +39,20 @@ class Load:
     async def acks(self, count: int) -> None:
         """Wait until so many more logs are acked than now."""
         wanted = len(self.history.acked) + count
-        async with self._changed, asyncio.timeout(90):
-            await self._changed.wait_for(lambda: len(self.history.acked) >= wanted)
+        await self._until(lambda: len(self.history.acked) >= wanted, f"{count} more acks")
 
     async def failures(self, count: int) -> None:
-        async with self._changed, asyncio.timeout(90):
-            await self._changed.wait_for(lambda: len(self.errors) >= count)
+        await self._until(lambda: len(self.errors) >= count, f"{count} failures")
+
+    async def _until(self, reached: Callable[[], bool], what: str) -> None:
+        try:
+            async with self._changed, asyncio.timeout(90):
+                await self._changed.wait_for(reached)
+        except TimeoutError:
+            last = "\n".join(map(repr, self.errors[-10:]))
+            pytest.fail(
+                f"no {what} in 90 s: {len(self.history.acked)} acks, {len(self.errors)} errors, at last\n{last}"
+            )
 
     async def _write(self, table: int) -> None:
         number = 0

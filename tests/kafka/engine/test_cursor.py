@@ -1,11 +1,13 @@
-"""A cursor whose client is not to be believed: what it leaves out is asked for."""
+"""A cursor whose client is not to be believed: what it leaves out is asked for, and one that stands still replaced."""
 
+import time
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, Log, Trimmed
+from cordwood import Batch, Client, Log, Timeout, Trimmed
 from cordwood.log.kafka.cluster import SharedCluster
 from cordwood.log.kafka.cursor import Cursor
 
@@ -19,8 +21,22 @@ async def ten(cw: Client, log: Log) -> SharedCluster:
     return cluster
 
 
-def cursor_at(cluster: SharedCluster, log: Log, offset: int) -> Cursor:
-    return Cursor(cluster.consumers, cluster.offsets, cluster.settings, log.topic, log.partition, offset)
+def cursor_at(cluster: SharedCluster, log: Log, offset: int, *, timeout: float = 30, follow: bool = False) -> Cursor:
+    settings = replace(cluster.settings, timeout=timeout)
+    return Cursor(cluster.consumers, cluster.offsets, settings, log.topic, log.partition, offset, follow=follow)
+
+
+def stand_still(cursor: Cursor) -> None:
+    """What a client looks like that has lost its way: it gets nothing, and reports nothing."""
+    cursor._consumer.pause(cursor._consumer.assignment())
+
+
+def read_on(cursor: Cursor, stop: int) -> list[int]:
+    found: list[int] = []
+    while cursor.offset < stop:
+        batch = cursor.read(stop, 0.1)
+        found += [] if batch is None else batch.offsets
+    return found
 
 
 def messages_from(cluster: SharedCluster, log: Log, offset: int) -> list[Any]:
@@ -69,3 +85,53 @@ async def test_a_batch_that_is_read_stays_small_where_records_are_large(log: Log
                 sizes.append(sum(len(value or b"") for value in batch.values))
     assert sum(sizes) > 30_000_000
     assert max(sizes[2:]) <= 5_000_000
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_client_that_gets_nothing_of_what_is_there_is_replaced(
+    caplog: pytest.LogCaptureFixture, log: Log, ten: SharedCluster, follow: bool
+) -> None:
+    with closing(cursor_at(ten, log, 4, timeout=6, follow=follow)) as cursor:
+        stand_still(cursor)
+        assert read_on(cursor, 10) == [4, 5, 6, 7, 8, 9]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(f"{log.name}: read at 4: nothing came for ")
+    assert "though the log ends at 10" in record.getMessage()
+
+
+async def test_a_follower_whose_client_stands_still_at_the_end_gets_what_comes(log: Log, ten: SharedCluster) -> None:
+    with closing(cursor_at(ten, log, 0, timeout=6, follow=True)) as cursor:
+        read_on(cursor, 10)
+        while cursor._end < 10:
+            cursor.read(None, 0.1)
+        stand_still(cursor)
+        await log.append(Batch.of([b"ten"]))
+        assert read_on(cursor, 11) == [10]
+
+
+async def test_a_log_of_which_nothing_comes_in_time_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, log: Log, ten: SharedCluster
+) -> None:
+    def nothing(wanted: int, seconds: float) -> list[Any]:
+        time.sleep(seconds)
+        return []
+
+    with closing(cursor_at(ten, log, 4, timeout=3)) as cursor:
+        monkeypatch.setattr(cursor, "_consume", nothing)
+        with pytest.raises(Timeout, match=r"read at 4: nothing came for \d s, though the log ends at 10: try again"):
+            read_on(cursor, 10)
+    assert len(caplog.records) == 1, "replaced once"
+
+
+async def test_time_that_the_user_takes_is_not_waited_for_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
+) -> None:
+    with closing(cursor_at(ten, log, 0, timeout=1)) as cursor:
+        cursor.read(2, 1)
+        now = time.monotonic
+        with monkeypatch.context() as later:
+            later.setattr(time, "monotonic", lambda: now() + 3600)
+            later.setattr(cursor, "_consume", lambda wanted, seconds: [])
+            assert cursor.read(None, 0) is None
+        assert cursor._unasked < 1

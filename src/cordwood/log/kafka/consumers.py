@@ -25,9 +25,16 @@ class Consumers:
 
     def take(self, follow: bool) -> Consumer:
         with self._lock:
-            consumer = self._idle.pop() if self._idle and not follow else None
-            if consumer is None:
-                consumer = Consumer(self._settings.consumer(follow, _ignore))
+            if self._idle and not follow:
+                consumer = self._idle.pop()
+                self._used.add(consumer)
+                return consumer
+        return self.make(follow)
+
+    def make(self, follow: bool) -> Consumer:
+        """A new one, that nothing has happened to."""
+        with self._lock:
+            consumer = Consumer(self._settings.consumer(follow, _ignore))
             self._used.add(consumer)
         return consumer
 

@@ -1,5 +1,6 @@
 """Reading one log from an offset on. Blocking, and without a loop: what readers and Spark's tasks share."""
 
+import logging
 import time
 from collections.abc import Sequence
 from itertools import count
@@ -16,6 +17,8 @@ from .messages import Rows
 from .offsets import Offsets
 from .settings import Settings
 
+_LOGGER = logging.getLogger("cordwood")
+
 _MESSAGES_MAX = 10_000
 _MESSAGES_FIRST = 500
 _TAKEN_AT_ONCE = 500
@@ -23,6 +26,8 @@ _TAKEN_AT_ONCE = 500
 _STEP_BYTES = 4 * 1024 * 1024
 _ASK_SECONDS = 2.0
 """After so long without anything the cluster is asked whether there is a reason."""
+_RENEW_SHARE = 1 / 3
+"""After this part of the time-out without what is there another client is tried."""
 
 
 class Cursor:
@@ -56,21 +61,18 @@ class Cursor:
         self._end = -1  # where the client saw the end of the log
         self._left: list[Any] = []  # taken from the client, and not yet given out: their times are of the other kind
         self._sound = True
-        self._asked = self._moved = time.monotonic()
-        self._consumer: Any = consumers.take(follow)
-        try:
-            # It would look for the leader of a topic that is new to it once a second.
-            self._consumer.list_topics(topic, timeout=settings.timeout)
-            self._assign()
-        except KafkaException as error:
-            self._sound = False
-            self.close()
-            raise translated(kafka_error(error), self._what, settings) from None
+        # Only what was waited in here counts: whoever reads may take hours over a batch.
+        self._unasked = 0.0  # seconds without anything, since the cluster was asked why
+        self._missed = 0.0  # seconds without anything, since all was there
+        self._renewed = False
+        self._consumer: Any = None
+        self._begin(consumers.take(follow))
 
     def read(self, stop: int | None, seconds: float) -> StoredBatch | None:
         """The next records below `stop`; None if none came within so many seconds. `offset` moves on."""
         wanted = self._messages if stop is None else min(self._messages, stop - self.offset)
         rows = Rows()
+        begun = time.monotonic()
         try:
             while len(rows) < wanted and self._take(rows, min(_TAKEN_AT_ONCE, wanted - len(rows)), stop, seconds):
                 pass
@@ -79,9 +81,9 @@ class Cursor:
             raise translated(kafka_error(error), self._what, self._settings) from None
         if not rows:
             if stop is None or self.offset < stop:
-                self._ask_why()
+                self._nothing_came(time.monotonic() - begun)
             return None
-        self._moved = self._asked = time.monotonic()
+        self._all_well()
         batch = rows.batch()
         average = batch.weight // len(batch) + 1
         self._messages = max(1, min(_MESSAGES_MAX, _STEP_BYTES // average))
@@ -95,6 +97,18 @@ class Cursor:
     @property
     def _what(self) -> str:
         return f"{self._topic}/{self._partition}: read at {self.offset}"
+
+    def _begin(self, consumer: Any) -> None:
+        """Have this client read from here on."""
+        self._consumer = consumer
+        try:
+            # It would look for the leader of a topic that is new to it once a second.
+            consumer.list_topics(self._topic, timeout=self._settings.timeout)
+            self._assign()
+        except KafkaException as error:
+            self._sound = False
+            self.close()
+            raise translated(kafka_error(error), self._what, self._settings) from None
 
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(self._topic, self._partition, self.offset)])
@@ -165,7 +179,7 @@ class Cursor:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 self._end = message.offset()
-                self._asked = time.monotonic()
+                self._all_well()
             elif error is not None:
                 self._take_error(error)
         return [message for message in messages if message.error() is None]
@@ -181,14 +195,36 @@ class Cursor:
             self._sound = False
             raise translated(error, self._what, self._settings)
 
-    def _ask_why(self) -> None:
-        """Nothing came: at the end that is as it should be, unless the topic is gone or nobody is there to ask."""
-        if time.monotonic() - self._asked >= _ASK_SECONDS:
-            end = self._ask()
-            waited = time.monotonic() - self._moved
-            if end > self.offset and self._end != self.offset and waited > self._settings.timeout:
-                self._sound = False
-                raise Timeout(f"{self._what}: nothing came for {waited:.0f} s, though the log ends at {end}: try again")
+    def _all_well(self) -> None:
+        self._unasked = self._missed = 0.0
+        self._renewed = False
+
+    def _nothing_came(self, seconds: float) -> None:
+        """At the end that is as it should be, unless the topic is gone or nobody is there to ask."""
+        self._unasked += seconds
+        self._missed += seconds
+        if self._unasked < _ASK_SECONDS:
+            return
+        end = self._ask()
+        if end <= self.offset:
+            self._all_well()
+        elif self._missed > self._settings.timeout:
+            self._sound = False
+            raise Timeout(
+                f"{self._what}: nothing came for {self._missed:.0f} s, though the log ends at {end}: try again"
+            )
+        elif self._missed > self._settings.timeout * _RENEW_SHARE and not self._renewed:
+            self._renew(end)
+
+    def _renew(self, end: int) -> None:
+        """The cluster answers, and the client gets nothing of what is there: it may have lost its way."""
+        _LOGGER.warning(
+            "%s: nothing came for %.0f s, though the log ends at %d: going on with a new client",
+            *(self._what, self._missed, end),
+        )
+        self._renewed = True
+        self._consumers.give_back(self._consumer, again=False)
+        self._begin(self._consumers.make(self._follow))
 
     def _ask(self) -> int:
         """Where the log ends; raises if it does not hold the offset that is wanted."""
@@ -203,7 +239,7 @@ class Cursor:
         except CordwoodError:
             self._sound = False
             raise
-        self._asked = time.monotonic()
+        self._unasked = 0.0
         return end
 
     def _trimmed(self, wanted: int, start: int) -> Trimmed:

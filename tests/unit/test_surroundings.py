@@ -1,0 +1,50 @@
+"""What a failed test tells beside its own words."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cordwood.testing.servers import process
+from tests.surroundings import Look
+
+
+class Server:
+    """What has a log that grows."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+
+def test_a_failure_tells_how_the_machine_was_and_what_the_servers_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = Server(tmp_path / "old.log"), Server(tmp_path / "new.log")
+    old.log.write_text("before\n")
+    monkeypatch.setattr(process, "_open", servers := [old])
+    begun = Look()
+    old.log.write_text("before\nI am fenced\n")
+    new.log.write_text("I start\n")
+    servers.append(new)
+    machine, *said = Look().since(begun).splitlines()
+    assert re.match(r"in \d+\.\d s, load [0-9.]+: stolen processors \d+\.\d s", machine)
+    assert said == [f"{old.log}:", "I am fenced", f"{new.log}:", "I start"]
+
+
+def test_every_failure_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it():\n    assert False\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.surroundings",
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert re.search(r"- Machine and servers meanwhile -+\nin \d+\.\d s, load ", done.stdout), done.stdout
