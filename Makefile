@@ -39,12 +39,12 @@ run: setup
 	$(BIN)/cordwood tour
 
 # Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line.
-# Most tests wait for servers: PYTEST_ARGS="-n 2 --dist loadfile" runs them in two processes, and takes two thirds of the
-# time. Not by default: what breaks servers is shown best where nothing else keeps the machine busy.
+# Most tests wait for servers: two processes take two thirds of the time of one (PYTEST_ARGS="-n 0"). By files, so that
+# tests that share a server meet nobody else's on it.
 test: setup
 	@$(JAVA_CHECK)
 	@$(BIN)/python -m cordwood.testing.kafka --spark
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .

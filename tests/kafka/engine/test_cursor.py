@@ -100,6 +100,20 @@ async def test_a_client_that_gets_nothing_of_what_is_there_is_replaced(
     assert "though the log ends at 10" in record.getMessage()
 
 
+async def test_a_client_that_was_left_while_it_got_nothing_serves_no_other_reader(log: Log, ten: SharedCluster) -> None:
+    cursor = cursor_at(ten, log, 4)
+    consumer = cursor._consumer
+    stand_still(cursor)
+    assert cursor.read(10, 0.1) is None
+    cursor.close()
+    with closing(cursor_at(ten, log, 4)) as other:
+        assert other._consumer is not consumer
+        consumer = other._consumer
+        assert read_on(other, 10) == [4, 5, 6, 7, 8, 9]
+    with closing(cursor_at(ten, log, 4)) as other:
+        assert other._consumer is consumer, "one that got all serves again"
+
+
 async def test_a_follower_whose_client_stands_still_at_the_end_gets_what_comes(log: Log, ten: SharedCluster) -> None:
     with closing(cursor_at(ten, log, 0, timeout=6, follow=True)) as cursor:
         read_on(cursor, 10)

@@ -14,12 +14,13 @@ from confluent_kafka.admin import AdminClient
 from cordwood.errors import CordwoodError, Unavailable
 
 from .consumers import Consumers
+from .deadline import ATTEMPT_SECONDS
 from .errors import is_locked_out, kafka_error, translated
 from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
 from .threads import DaemonThreads
-from .topics import ATTEMPT_SECONDS, TopicFacts, Topics
+from .topics import TopicFacts, Topics
 
 _THREADS = 8
 _LOOK_AGAIN_SECONDS = 0.02

@@ -12,6 +12,7 @@ from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
 from cordwood.records import StoredBatch
 
 from .consumers import Consumers
+from .deadline import attempts
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .messages import Rows
 from .offsets import Offsets
@@ -26,6 +27,7 @@ _TAKEN_AT_ONCE = 500
 _STEP_BYTES = 4 * 1024 * 1024
 _ASK_SECONDS = 2.0
 """After so long without anything the cluster is asked whether there is a reason."""
+_LOOK_AGAIN_SECONDS = 0.05
 _RENEW_SHARE = 1 / 3
 """After this part of the time-out without what is there another client is tried."""
 
@@ -60,7 +62,6 @@ class Cursor:
         self._messages = _MESSAGES_FIRST
         self._end = -1  # where the client saw the end of the log
         self._left: list[Any] = []  # taken from the client, and not yet given out: their times are of the other kind
-        self._sound = True
         # Only what was waited in here counts: whoever reads may take hours over a batch.
         self._unasked = 0.0  # seconds without anything, since the cluster was asked why
         self._missed = 0.0  # seconds without anything, since all was there
@@ -92,7 +93,8 @@ class Cursor:
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            self._consumers.give_back(consumer, again=self._sound and not self._follow)
+            # One that was left while it got nothing may have lost its way, and would take the next reader along.
+            self._consumers.give_back(consumer, again=self._sound and not self._follow and not self._missed)
 
     @property
     def _what(self) -> str:
@@ -101,14 +103,27 @@ class Cursor:
     def _begin(self, consumer: Any) -> None:
         """Have this client read from here on."""
         self._consumer = consumer
+        self._sound = False
         try:
-            # It would look for the leader of a topic that is new to it once a second.
-            consumer.list_topics(self._topic, timeout=self._settings.timeout)
+            self._meet()
             self._assign()
+            self._sound = True
         except KafkaException as error:
-            self._sound = False
-            self.close()
             raise translated(kafka_error(error), self._what, self._settings) from None
+        finally:
+            if not self._sound:
+                self.close()
+
+    def _meet(self) -> None:
+        """Have the client look at the topic: it would look for the leader of one that is new to it once a second."""
+        for left in attempts(self._what, time.monotonic() + self._settings.timeout):
+            try:
+                self._consumer.list_topics(self._topic, timeout=left)
+                return
+            except KafkaException as error:
+                if kafka_error(error).code() not in TRANSIENT:
+                    raise
+                time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(self._topic, self._partition, self.offset)])

@@ -1,8 +1,12 @@
-"""How much of a call's time is left."""
+"""How much of a call's time is left, and how it is divided into attempts."""
 
 import time
+from collections.abc import Iterator
 
 from cordwood.errors import Timeout
+
+ATTEMPT_SECONDS = 2.0
+"""A request to a broker that has just died is not answered: after so long another one is asked."""
 
 
 def seconds_left(what: str, deadline: float) -> float:
@@ -11,3 +15,12 @@ def seconds_left(what: str, deadline: float) -> float:
     if left <= 0:
         raise Timeout(f"{what} took more than the time given: see that the brokers run, and try again")
     return max(left, 0.001)  # librdkafka counts in milliseconds, and takes 0 for no wait at all
+
+
+def attempts(what: str, deadline: float) -> Iterator[float]:
+    """How long each attempt may take, and `Timeout` instead of one that comes too late. Longer each time: a broker may
+    be slow, and each attempt asks it anew."""
+    seconds = ATTEMPT_SECONDS
+    while True:
+        yield min(seconds, seconds_left(what, deadline))
+        seconds *= 2

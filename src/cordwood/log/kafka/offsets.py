@@ -8,10 +8,10 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from cordwood.errors import InvalidInput, NotFound
 
-from .deadline import seconds_left
+from .deadline import attempts, seconds_left
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
-from .topics import ATTEMPT_SECONDS, Topics
+from .topics import Topics
 
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -52,10 +52,10 @@ class Offsets:
         deadline = time.monotonic() + timeout
         what = f"{topic}/{partition}: trim"
         log = TopicPartition(topic, partition, before)
+        tries = attempts(what, deadline)
         while True:
-            left = min(ATTEMPT_SECONDS, seconds_left(what, deadline))
             try:
-                self._admin.delete_records([log], request_timeout=left)[log].result()
+                self._admin.delete_records([log], request_timeout=next(tries))[log].result()
                 return
             except KafkaException as error:
                 cause = kafka_error(error)
@@ -68,8 +68,9 @@ class Offsets:
         what = f"{topic}/{partition}: {what}"
         deadline = time.monotonic() + timeout
         log = TopicPartition(topic, partition)
+        tries = attempts(what, deadline)
         while True:
-            left = min(ATTEMPT_SECONDS, seconds_left(what, deadline))
+            left = next(tries)
             try:
                 asked: list[Future[ListOffsetsResultInfo]] = [
                     self._admin.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cordwood.errors import CordwoodError, NotFound, Outcome, Timeout, TooLarge, Unavailable
 
+from .deadline import ATTEMPT_SECONDS
 from .delivery import CHUNK_RECORDS, Append, tell
 from .errors import is_refused, kafka_error, translated
 from .settings import Settings
-from .topics import ATTEMPT_SECONDS
 
 _LOGGER = logging.getLogger("cordwood")
 

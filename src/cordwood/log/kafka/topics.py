@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from cordwood.errors import NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
 
-from .deadline import seconds_left
+from .deadline import ATTEMPT_SECONDS, attempts, seconds_left
 from .durability import durability, is_compacted
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
@@ -30,9 +30,6 @@ T = TypeVar("T")
 
 BATCH_BYTES_DEFAULT = 1_048_588
 """The max.message.bytes of a topic that says nothing else: Kafka's own default."""
-
-ATTEMPT_SECONDS = 2.0
-"""A request to a broker that has just died is not answered: after so long another one is asked."""
 
 _BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the embedded log
 _REPLICAS_MAX = 3
@@ -143,7 +140,7 @@ class Topics:
         """Make the client look for the leaders of a topic that is there: on its own it believes in the old ones."""
         what = f"looking for the leaders of topic {name!r}"
         try:
-            self._admin.list_topics(name, timeout=seconds_left(what, deadline))
+            self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
         except KafkaException as error:
             self._raise_unless_it_passes(error, what)
 
@@ -203,9 +200,10 @@ class Topics:
         return len(self._look_up(None, what, deadline, ask).nodes)
 
     def _metadata(self, what: str, deadline: float) -> Any:
+        tries = attempts(what, deadline)
         while True:
             try:
-                return self._admin.list_topics(timeout=seconds_left(what, deadline))
+                return self._admin.list_topics(timeout=next(tries))
             except KafkaException as error:
                 self._raise_unless_it_passes(error, what)
             self._pause(what, deadline)
@@ -222,10 +220,10 @@ class Topics:
 
         That a broker does not know the topic says nothing before `behind_until`.
         """
+        tries = attempts(what, deadline)
         while True:
-            attempt = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
             try:
-                return ask(seconds_left(what, attempt)).result()
+                return ask(next(tries)).result()
             except KafkaException as error:
                 behind = time.monotonic() + _LOOK_AGAIN_SECONDS < min(behind_until, deadline)
                 if not (behind and is_missing(kafka_error(error))):
