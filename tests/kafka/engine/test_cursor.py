@@ -31,6 +31,12 @@ def stand_still(cursor: Cursor) -> None:
     cursor._consumer.pause(cursor._consumer.assignment())
 
 
+def nothing(wanted: int, seconds: float) -> list[Any]:
+    """What a client has that stands still."""
+    time.sleep(seconds)
+    return []
+
+
 def read_on(cursor: Cursor, stop: int) -> list[int]:
     found: list[int] = []
     while cursor.offset < stop:
@@ -127,15 +133,30 @@ async def test_a_follower_whose_client_stands_still_at_the_end_gets_what_comes(l
 async def test_a_log_of_which_nothing_comes_in_time_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, log: Log, ten: SharedCluster
 ) -> None:
-    def nothing(wanted: int, seconds: float) -> list[Any]:
-        time.sleep(seconds)
-        return []
-
     with closing(cursor_at(ten, log, 4, timeout=3)) as cursor:
         monkeypatch.setattr(cursor, "_consume", nothing)
         with pytest.raises(Timeout, match=r"read at 4: nothing came for \d s, though the log ends at 10: try again"):
             read_on(cursor, 10)
     assert len(caplog.records) == 1, "replaced once"
+
+
+async def test_time_that_asking_takes_is_waited_too(
+    monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
+) -> None:
+    asked = []
+
+    def slow(*_: object) -> tuple[int, int]:
+        asked.append(True)
+        time.sleep(1.2)
+        return 0, 10
+
+    monkeypatch.setattr("cordwood.log.kafka.cursor._ASK_SECONDS", 0.1)
+    with closing(cursor_at(ten, log, 4, timeout=1)) as cursor:
+        monkeypatch.setattr(cursor, "_consume", nothing)
+        monkeypatch.setattr(cursor._offsets, "bounds", slow)
+        with pytest.raises(Timeout, match="nothing came for 1 s"):
+            read_on(cursor, 10)
+    assert len(asked) == 1
 
 
 async def test_time_that_the_user_takes_is_not_waited_for_the_cluster(

@@ -220,7 +220,9 @@ class Cursor:
         self._missed += seconds
         if self._unasked < _ASK_SECONDS:
             return
+        begun = time.monotonic()
         end = self._ask()
+        self._missed += time.monotonic() - begun
         if end <= self.offset:
             self._all_well()
         elif self._missed > self._settings.timeout:
