@@ -228,8 +228,9 @@ class Client:
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.
 
-        Records without a key go to one partition, chosen anew for each batch. What goes to one partition is atomic; if
-        some partitions fail, the error has `written` and `unknown`, by partition.
+        Records without a key go to one partition, chosen anew for each batch. What one partition cannot take is refused
+        before any is written. What goes to one partition is atomic; if some partitions fail, the error has `written`
+        and `unknown`, by partition.
         """
         if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
@@ -237,10 +238,12 @@ class Client:
             raise InvalidInput(f"{topic!r}: the batch is empty: a batch has at least 1 record", outcome="not_written")
         try:
             info = await self.topic(topic, timeout=timeout)
+            parts = split_by_key(batch, info.partitions, random.randrange(info.partitions))
+            if len(parts) > 1:
+                await self._engine.check(topic, parts, timeout=self._time(timeout))
         except CordwoodError as error:
             error.outcome = "not_written"  # a look-up says nothing of that, and here it is part of a write
             raise
-        parts = split_by_key(batch, info.partitions, random.randrange(info.partitions))
         appends = [self.log(topic, partition).append(part, timeout=timeout) for partition, part in parts.items()]
         results = await asyncio.gather(*appends, return_exceptions=True)
         return _all_or_error(dict(zip(parts, results, strict=True)))

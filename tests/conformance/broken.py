@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -152,6 +152,11 @@ class DeletedComesBack(MemoryEngine):
         return info
 
 
+class PartsAreNotChecked(MemoryEngine):
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        return None
+
+
 class RetentionIsForgotten(MemoryEngine):
     async def create_topic(self, name: str, *, retention: timedelta | None, **options: Any) -> TopicInfo:
         return await super().create_topic(name, retention=None, **options)
@@ -263,6 +268,11 @@ class TestMissingIsEmpty(UnderMemory, Topics):
 class TestClosedGoesOn(UnderMemory, Connections):
     noticed_by = "test_calls_on_a_closed_connection_are_unavailable"
     engine_class = ClosedGoesOn
+
+
+class TestPartsAreNotChecked(UnderMemory, Partitions):
+    noticed_by = "test_what_one_partition_cannot_take_is_written_to_none"
+    engine_class = PartsAreNotChecked
 
 
 class TestKeysAreHashedOtherwise(UnderMemory, Partitions):

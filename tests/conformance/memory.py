@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -79,6 +79,10 @@ class MemoryEngine(Engine):
             del self.store.topics[name]
         self.woken(partitions)
 
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        for batch in parts.values():
+            check_size(batch)
+
     def log(self, topic: str, partition: int, *, timeout: float) -> "MemoryLog":
         return self.log_class(self, topic, partition)
 
@@ -119,10 +123,7 @@ class MemoryLog(Log):
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
         if not isinstance(batch, Batch):
             raise TypeError(f"a Batch is needed, not {type(batch).__name__}")
-        if not len(batch):
-            raise InvalidInput("an empty batch", outcome="not_written")
-        if frame_bytes(batch) > FRAME_BYTES_MAX:
-            raise TooLarge(f"over {FRAME_BYTES_MAX} bytes", outcome="not_written")
+        check_size(batch)
         with self.engine.store.lock:
             partition = self.found()
             first = partition.end
@@ -214,6 +215,13 @@ class MemoryReader(Reader):
         self.closed = True
         self.log.engine.readers.discard(self)
         self.woken()
+
+
+def check_size(batch: Batch) -> None:
+    if not len(batch):
+        raise InvalidInput("an empty batch", outcome="not_written")
+    if frame_bytes(batch) > FRAME_BYTES_MAX:
+        raise TooLarge(f"over {FRAME_BYTES_MAX} bytes", outcome="not_written")
 
 
 def wake(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:

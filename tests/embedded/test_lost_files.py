@@ -10,6 +10,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Corrupt, Unavailable
+from cordwood.log.partitioning import partition_of
 
 VALUES = [b"0", b"1", b"2"]
 
@@ -62,6 +63,21 @@ def test_a_folder_that_vanishes_beneath_its_writer_is_no_matter_of_space(data: P
         with pytest.raises(Unavailable, match=f"{os.strerror(errno.ENOENT)}; mend that") as caught:
             cw.log("events").append(Batch.of([b"3"]))
     assert caught.value.outcome == "not_written"
+
+
+def test_an_append_to_several_partitions_tells_which_were_written(data: Path) -> None:
+    with cordwood.sync.connect(data) as cw:
+        cw.create_topic("parts", partitions=2)
+        open_one, other = b"abc", b"21"
+        written = partition_of(open_one, 2)
+        assert partition_of(other, 2) != written
+        cw.append("parts", Batch.of([b"0"], keys=[open_one]))
+        shutil.rmtree(data / "plogs")  # one partition has its plog open, the other cannot make one
+        with pytest.raises(Unavailable, match="mend that") as caught:
+            cw.append("parts", Batch.of([b"1", b"2"], keys=[open_one, other]))
+    assert caught.value.written == {written: range(1, 2)}
+    assert caught.value.unknown == {}
+    assert caught.value.outcome == "unknown"  # repeating the whole batch would write a part of it twice
 
 
 def test_a_folder_of_a_newer_format_is_refused_and_says_what_to_use(data: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -131,6 +131,9 @@ class FaultyEngine(Engine):
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         await self._engine.delete_topic(name, timeout=timeout)
+
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        await self._engine.check(topic, parts, timeout=timeout)
 
     async def close(self, *, timeout: float) -> None:
         raise NotImplementedError("its connection is closed by whoever made it")

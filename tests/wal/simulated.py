@@ -1,7 +1,7 @@
 """The engine of a connection on a simulated disk, for one event loop: what a region's logs do when the power fails."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
@@ -62,6 +62,9 @@ class SimulatedEngine(Engine):
         if name not in await self.topics(name, timeout=timeout):
             raise NotFound(name)
         return TopicInfo(name, 1, 1, None, None, "simulated", 4096)
+
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        raise NotImplementedError("a region appends to one partition at a time")
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         raise NotImplementedError

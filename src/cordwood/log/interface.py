@@ -1,7 +1,7 @@
 """What every log can do, wherever it lives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -141,6 +141,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def delete_topic(self, name: str, *, timeout: float) -> None: ...
+
+    @abstractmethod
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        """Refuse, as `append` would, what a partition cannot take, before anything is written to the others."""
 
     @abstractmethod
     def log(self, topic: str, partition: int, *, timeout: float) -> Log:

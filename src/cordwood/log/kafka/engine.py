@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import TypeVar
@@ -10,8 +10,10 @@ from typing import TypeVar
 from cordwood.errors import Conflict, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
+from cordwood.records import Batch
 from cordwood.url import KafkaUrl
 
+from .checks import target_of
 from .cluster import SharedCluster, open_cluster
 from .connection import Connection
 from .log import KafkaLog
@@ -89,6 +91,14 @@ class KafkaEngine(Engine):
             self._cluster.forget(name)
 
         await self._call(timeout, f"deleting topic {name!r}", delete)
+
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        def look_up() -> None:
+            for partition, batch in parts.items():
+                target_of(self._cluster, topic, partition, batch)
+
+        self._connection.check_writable()
+        await self._call(timeout, f"{topic!r}: append", look_up)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> KafkaLog:
         self._connection.check()

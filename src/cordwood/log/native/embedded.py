@@ -1,7 +1,7 @@
 """The embedded engine, as a connection sees it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,12 @@ from typing import TypeVar
 from cordwood.errors import Conflict, InvalidInput, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
-from cordwood.records import FRAME_BYTES_MAX
+from cordwood.records import FRAME_BYTES_MAX, Batch
 
 from .bridge import call_until_done
 from .connection import Connection
 from .coordinator import TopicRow
-from .embedded_log import EmbeddedLog
+from .embedded_log import EmbeddedLog, check_size
 from .folder import Folder, open_for_reading, open_for_writing
 
 T = TypeVar("T")
@@ -85,6 +85,10 @@ class EmbeddedEngine(Engine):
         self._connection.check_writable()
         delete = partial(self._folder.writing().delete_topic, name)
         await call_until_done(self._folder.executor, timeout, f"deleting topic {name!r}", delete)
+
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        for partition, batch in parts.items():
+            check_size(f"{topic}/{partition}", batch)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> EmbeddedLog:
         self._connection.check()

@@ -54,7 +54,7 @@ class EmbeddedLog(Log):
                 self._connection.check()
             # The exact size is only worked out where the cheap upper bound does not already say that it fits.
             if not append.count or append.weight > GROUP_WEIGHT_MAX:
-                self._check_size(batch)
+                check_size(self.name, batch)
             log = self._log or self._writable_log()
             try:
                 submitted = log.submit(append)
@@ -69,12 +69,6 @@ class EmbeddedLog(Log):
             error.outcome = "not_written"
             raise
         return await future
-
-    def _check_size(self, batch: Batch) -> None:
-        if not len(batch):
-            raise InvalidInput(f"{self.name}: the batch is empty: a batch has at least 1 record")
-        if (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
-            raise TooLarge(f"{self.name}: the batch is {size} bytes framed, the limit is {FRAME_BYTES_MAX}: split it")
 
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
         self._connection.check()
@@ -156,3 +150,11 @@ class EmbeddedLog(Log):
         self._raise_failure()
         seconds = self._timeout if timeout is None else timeout
         return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)
+
+
+def check_size(log: str, batch: Batch) -> None:
+    """Refuse what one append to a folder cannot take."""
+    if not len(batch):
+        raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
+    if (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
+        raise TooLarge(f"{log}: the batch is {size} bytes framed, the limit is {FRAME_BYTES_MAX}: split it")
