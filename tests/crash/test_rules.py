@@ -18,16 +18,17 @@ ROOMY = EngineSettings(plog_bytes_max=1 << 22)
 
 
 class KeepWrites:
-    """Keeps all names and sizes, and of the unsynced writes to plogs those that are told, each whole."""
+    """Keeps all names and sizes, and of the unsynced writes below a folder those that are told, each whole."""
 
-    def __init__(self, kept: Sequence[bool]) -> None:
+    def __init__(self, kept: Sequence[bool], folder: str = "plogs/") -> None:
         self.kept = kept
+        self.folder = folder
 
     def keeps_name(self, change: str) -> bool:
         return True
 
     def kept_parts(self, name: str, number: int, position: int, length: int) -> Iterable[range]:
-        if not name.startswith("plogs/") or self.kept[number]:
+        if not name.startswith(self.folder) or self.kept[number]:
             return (range(length),)
         return ()
 
@@ -181,6 +182,27 @@ def test_r7_of_the_two_copies_of_a_start_the_sound_one_is_written_last(damaged_c
     with pytest.raises(PowerCut):
         writer.put_starts({(slot, owner): 8})
     assert PublishedReader(found.power_cut("all")).start(slot, owner) == 5
+
+
+@pytest.mark.parametrize("kept", list(product((True, False), repeat=2)), ids=str)
+def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not_relied_upon(
+    kept: tuple[bool, bool],
+) -> None:
+    disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
+    writer = PublishedWriter(disk)
+    writer.put_starts({(slot, owner): 5})
+    # One copy of the next start is synced, the other is written when the process is killed.
+    disk.crash_at(disk.operations + 4)
+    with pytest.raises(PowerCut):
+        writer.put_starts({(slot, owner): 8})
+    assert disk.history[-1].endswith("sync published/ends")
+    found = disk.killed()
+    writer = PublishedWriter(found)
+    # The power fails while the next writer replaces one of them.
+    found.crash_at(found.operations + 1, written=10)
+    with pytest.raises(PowerCut):
+        writer.put_starts({(slot, owner): 9})
+    assert PublishedReader(found.power_cut(KeepWrites(kept, "published/"))).start(slot, owner) == 8
 
 
 def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> None:
