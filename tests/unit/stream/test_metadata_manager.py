@@ -117,6 +117,19 @@ def test_a_list_that_grows_gets_plogs_that_grow_so_that_most_of_what_is_written_
     assert len(folder.switches) < 20
 
 
+def test_a_list_that_shrinks_gets_small_plogs_again(folder: ManagedFolder) -> None:
+    def bytes_after_switches() -> int:
+        for number in range(1, 400):
+            folder.record("one", Full([Link(plog(number), 0)]))
+        return len(folder.disk.contents(f"plogs/{folder.latest().file_name}"))
+
+    short = bytes_after_switches()
+    folder.record("many", *chain_of(1000, 200))
+    assert bytes_after_switches() > 10 * short
+    folder.record("many", Full(()))
+    assert bytes_after_switches() == short
+
+
 def test_the_stream_remembers_its_last_plog_alone_however_often_it_switches(folder: ManagedFolder) -> None:
     for number in range(1, 60):
         folder.record("1/0", *chain_of(10 * number, 2))
