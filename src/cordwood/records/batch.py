@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, repeat
 from operator import length_hint
 from struct import pack
 from types import NoneType
@@ -51,11 +51,11 @@ class Batch:
     """
 
     __slots__ = (
+        "_ends",
         "_flags",
         "_headers",
         "_key_bytes",
         "_keys",
-        "_lengths",
         "_timestamps",
         "_value_bytes",
         "_values",
@@ -73,8 +73,8 @@ class Batch:
     _flags: int  # the flags of a frame of this batch alone
     _value_bytes: int
     _key_bytes: int
-    # Of the values, where they are rows and somebody has already asked each of them.
-    _lengths: list[int] | None
+    # Where each value ends when they are joined, behind a 0: where they are rows, and each was asked already.
+    _ends: list[int] | None
 
     weight: int
     """The most bytes that this batch adds to a frame, whatever it shares the frame with.
@@ -110,7 +110,7 @@ class Batch:
         if kind is list or kind is tuple:
             count = len(values)
             flags = 0
-            lengths = None
+            ends = None
             # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
             # Python for each.
             if count == 1 and type(value := values[0]) is bytes:
@@ -123,12 +123,13 @@ class Batch:
                     rows, _ = checked_rows("values", rows)
                 if NoneType in types:
                     flags = FLAG_VALUE_NULLS
-                lengths = list(map(length_hint, rows) if flags else map(len, cast("list[bytes]", rows)))
-                size = sum(lengths)
+                lengths = map(length_hint, rows) if flags else map(len, cast("list[bytes]", rows))
+                ends = list(accumulate(lengths, initial=0))
+                size = ends[-1]
             batch._values = rows
-            batch._lengths = lengths
+            batch._ends = ends
         else:
-            batch._lengths = None
+            batch._ends = None
             batch._values, null_count, size = _column_or_rows("values", values)
             flags = FLAG_VALUE_NULLS if null_count else 0
             count = len(batch._values)
@@ -295,7 +296,7 @@ class Batch:
         nulls, self._value_bytes = _measured(values)
         flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if nulls else 0)
         self._values = values
-        self._lengths = None
+        self._ends = None
         self._keys, self._key_bytes = None, 0
         if keys is not None:
             nulls, size = _measured(keys)
@@ -313,7 +314,7 @@ class Batch:
         count = len(values)
         flags = FLAG_VALUE_NULLS if nulls else 0
         self._values = values
-        self._lengths = None
+        self._ends = None
         self._value_bytes = size
         self._key_bytes = 0
         self._keys = self._headers = None

@@ -238,15 +238,15 @@ def present_rows(rows: Rows, nulls: bool) -> list[bytes]:
     return present  # type: ignore[no-any-return]  # `nulls` says it, which the type checker cannot know
 
 
-def row_offsets(rows: Rows, nulls: bool, lengths: Iterable[int] | None = None) -> memoryview:
-    """Where each row begins and ends when they are joined, in Arrow's layout; `lengths` are theirs, where known."""
+def row_offsets(rows: Rows, nulls: bool, ends: Iterable[int] | None = None) -> memoryview:
+    """Where each row begins and ends when they are joined, in Arrow's layout; `ends` are the same, where known."""
     present: Any = rows  # without nulls, which the type checker cannot know
     # One C loop for each buffer: no Python for a record.
-    if lengths is None:
-        lengths = map(length_hint, rows) if nulls else map(len, present)
+    if ends is None:
+        ends = accumulate(map(length_hint, rows) if nulls else map(len, present), initial=0)
     try:
         # `pack` takes a third of the time that an array needs to take the same numbers in.
-        return memoryview(pack(f"<{len(rows) + 1}i", *accumulate(lengths, initial=0))).cast("i")
+        return memoryview(pack(f"<{len(rows) + 1}i", *ends)).cast("i")
     except StructError:
         raise TooLarge(f"a column of {rows_bytes(rows)} bytes; limit {COLUMN_BYTES_MAX}") from None
 

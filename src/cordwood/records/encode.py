@@ -108,12 +108,12 @@ def frame_of(
     if len(batches) == 1:
         batch = batches[0]
         flags, values, keys, headers = batch._flags, batch._values, batch._keys, batch._headers
-        value_bytes, key_bytes, lengths = batch._value_bytes, batch._key_bytes, batch._lengths
+        value_bytes, key_bytes, ends = batch._value_bytes, batch._key_bytes, batch._ends
     else:
         flags = reduce(or_, map(_flags_of, batches), 0)
         values = list(chain.from_iterable(map(_values_of, batches)))
         value_bytes, key_bytes = sum(map(_value_bytes_of, batches)), sum(map(_key_bytes_of, batches))
-        keys = headers = lengths = None
+        keys = headers = ends = None
         if flags & FLAG_KEYS:
             keys, flags = _merged_keys(batches, flags)
         if flags & FLAG_HEADERS:
@@ -128,7 +128,7 @@ def frame_of(
     if column is not None:
         flags |= FLAG_TIMESTAMPS
         parts.append(Part(column, 8 * count))
-    _add_column(parts, values, value_bytes, flags & FLAG_VALUE_NULLS, lengths)
+    _add_column(parts, values, value_bytes, flags & FLAG_VALUE_NULLS, ends)
     name_bytes = header_count = header_value_bytes = 0
     if keys is not None:
         _add_column(parts, keys, key_bytes, flags & FLAG_KEY_NULLS)
@@ -199,7 +199,7 @@ def _add_column(
     rows: Rows | BinaryColumn,
     size: int,
     nulls: int,
-    lengths: list[int] | None = None,
+    ends: list[int] | None = None,
 ) -> None:
     """Adds the parts of a column, whose entries have `size` bytes together, to those of a frame."""
     count = len(rows)
@@ -213,5 +213,5 @@ def _add_column(
         if nulls:
             parts.append(Part(row_bitmap(rows), (count + 7) >> 3))
         present = present_rows(rows, nulls != 0)
-        parts.append(Part(partial(row_offsets, rows, nulls != 0, lengths), 4 * count + 4))
-        parts.append(Part(present, size, None if nulls else lengths))
+        parts.append(Part(partial(row_offsets, rows, nulls != 0, ends), 4 * count + 4))
+        parts.append(Part(present, size, None if nulls else ends))

@@ -210,7 +210,7 @@ def decode_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None)
     batch._key_bytes = header.key_bytes
     batch.weight = header.value_bytes + header.key_bytes + WEIGHT_RECORD_BYTES * count
     batch._timestamps = header.timestamp_max
-    batch._keys = batch._headers = batch._lengths = None
+    batch._keys = batch._headers = batch._ends = None
     place = FRAME_HEADER_BYTES
     if flags & FLAG_TIMESTAMPS:
         batch._timestamps = view[place : place + 8 * count].cast("q")

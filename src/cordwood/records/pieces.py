@@ -44,8 +44,8 @@ class Part(NamedTuple):
     size: int
     """In bytes: a view of offsets has another len()."""
 
-    lengths: list[int] | None = None
-    """Of rows, where they are known."""
+    ends: list[int] | None = None
+    """Of rows, behind a 0, where they are known."""
 
 
 class Frame:
@@ -175,13 +175,13 @@ def _is_gathered(part: Part) -> bool:
 
 def _pieces_of(part: Part, at: int) -> Iterator[Piece]:
     """A part as it is, in pieces of about the same size."""
-    data, size, lengths = part
+    data, size, ends = part
     pieces = max(1, round(size / _PIECE_BYTES))
     if isinstance(data, list):
         step = -(-len(data) // pieces)
         for first in range(0, len(data), step):
             rows = data[first : first + step]
-            size = sum(map(len, rows) if lengths is None else lengths[first : first + step])
+            size = sum(map(len, rows)) if ends is None else ends[first + len(rows)] - ends[first]
             yield at, rows, size
             at += size
     else:
