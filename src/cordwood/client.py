@@ -74,6 +74,8 @@ class Connecting:
         return self._connect().__await__()
 
     async def __aenter__(self) -> "Client":
+        if self._client is not None:
+            raise InvalidInput(f"this connection to {self._url} is entered already: connect once more for a second one")
         self._client = await self._connect()
         return self._client
 
@@ -81,7 +83,8 @@ class Connecting:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._client is not None
-        await self._client.close()
+        client, self._client = self._client, None
+        await client.close()
 
     def __repr__(self) -> str:
         return f"cordwood.connect({str(self._url)!r}): await it, or enter it with `async with`"

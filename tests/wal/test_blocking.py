@@ -1,5 +1,6 @@
 """The blocking twin of the write-ahead log, with real threads."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -42,6 +43,19 @@ def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
         report = region.recover(apply, concurrency=2)
         assert applied == {table: [b"a", b"b"] for table in (0, 1, 2, 4)}
         assert (report.applied, [*report.failed]) == (8, [3])
+
+
+def test_as_many_tables_are_recovered_at_a_time_as_was_asked_for(url: str) -> None:
+    tables = 40  # more than a loop has threads of its own
+    together = threading.Barrier(tables)
+    with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
+        region.write_many({table: [b"a"] for table in range(tables)})
+
+        def apply(table: int, logs: TableLogs) -> None:
+            together.wait(30)
+
+        report = region.recover(apply, concurrency=tables)
+        assert (report.applied, report.failed) == (tables, {})
 
 
 def test_threads_share_a_region(url: str) -> None:

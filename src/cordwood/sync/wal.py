@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from cordwood import wal
+from cordwood.log.arguments import whole_number
+from cordwood.log.threads import in_a_thread
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
 from cordwood.wal import RecoveryReport, RegionStats, TableLogs, TableMeta
@@ -121,11 +124,16 @@ class Region:
         that is slow, or for which `apply` raises, holds back none of the others. What it raised is in the report, under
         `failed`.
         """
+        # Not the loop's own threads, which are few: each call may wait for another one.
+        threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
         async def on_a_thread(table: int, logs: TableLogs) -> None:
-            await asyncio.to_thread(apply, table, logs)
+            await asyncio.get_running_loop().run_in_executor(threads, apply, table, logs)
 
-        return self._portal.call(self._region.recover, on_a_thread, tables, concurrency)
+        try:
+            return self._portal.call(self._region.recover, on_a_thread, tables, concurrency)
+        finally:
+            threads.shutdown(wait=False)
 
     def tables(self) -> dict[int, TableMeta]:
         """What is known of each table that was written: numbers, and where it lies. No I/O."""
@@ -244,6 +252,6 @@ def asked_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
     """The loop goes on while it runs: it uses the region, from its thread."""
 
     async def asked(region: wal.Region, tables: list[int]) -> None:
-        await asyncio.to_thread(ask, Region(region, through), tables)
+        await asyncio.wrap_future(in_a_thread("cordwood-flush", lambda: ask(Region(region, through), tables)))
 
     return asked

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from cordwood.errors import CordwoodError, Unavailable
+from cordwood.log.threads import DaemonThreads
 
 from .consumers import Consumers
 from .deadline import ATTEMPT_SECONDS
@@ -19,7 +20,6 @@ from .errors import is_locked_out, kafka_error, translated
 from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
-from .threads import DaemonThreads
 from .topics import TopicFacts, Topics
 
 _THREADS = 8

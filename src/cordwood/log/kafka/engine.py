@@ -10,6 +10,7 @@ from typing import TypeVar
 from cordwood.errors import Conflict, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.threads import in_a_thread
 from cordwood.records import Batch
 from cordwood.url import KafkaUrl
 
@@ -18,7 +19,6 @@ from .cluster import SharedCluster, open_cluster
 from .connection import Connection
 from .log import KafkaLog
 from .settings import Settings
-from .threads import in_a_thread
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "Kafk
     opening = in_a_thread("cordwood-kafka-open", lambda: open_cluster(settings, timeout))
     try:
         async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
-            return KafkaEngine(await asyncio.shield(asyncio.wrap_future(opening)), read_only)
+            return KafkaEngine(await asyncio.wrap_future(opening), read_only)
     except TimeoutError as error:
         opening.add_done_callback(_let_go)
         raise Timeout(f"connecting to {url} took more than {timeout} s") from error
@@ -111,7 +111,7 @@ class KafkaEngine(Engine):
             await reader.close()
         # Not in the loop's own pool, which is waited for when the loop ends: a second interrupt must not wait for acks.
         closing = in_a_thread("cordwood-kafka-close", lambda: self._cluster.close(timeout))
-        await asyncio.shield(asyncio.wrap_future(closing))
+        await asyncio.wrap_future(closing)
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TypeVar
 from cordwood.errors import Conflict, InvalidInput, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.threads import in_a_thread
 from cordwood.records import FRAME_BYTES_MAX, Batch
 
 from .bridge import call_until_done
@@ -20,16 +22,19 @@ from .folder import Folder, open_for_reading, open_for_writing
 
 T = TypeVar("T")
 
+_LET_GO_SECONDS = 30.0
 _DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
 
 async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "EmbeddedEngine":
     """Open a folder, or share the engine that this process has open on it."""
     open_it = open_for_reading if read_only else open_for_writing
-    opening = asyncio.ensure_future(asyncio.to_thread(open_it, path))
+    # A thread that belongs to no loop: a loop's own may all be busy with calls of the user's, and a folder that is
+    # opened too late is let go also if the loop has ended by then.
+    opening = in_a_thread("cordwood-open", partial(open_it, path))
     try:
         async with asyncio.timeout(timeout):
-            return EmbeddedEngine(await asyncio.shield(opening), read_only)
+            return EmbeddedEngine(await asyncio.wrap_future(opening), read_only)
     except TimeoutError as error:
         opening.add_done_callback(_let_go)
         raise Timeout(f"opening {path} took more than {timeout} s: try again, or give it more time") from error
@@ -38,10 +43,10 @@ async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "Embedd
         raise
 
 
-def _let_go(opening: "asyncio.Future[Folder]") -> None:
+def _let_go(opening: "Future[Folder]") -> None:
     """Close a folder that was opened after its caller had given up."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.get_loop().run_in_executor(None, opening.result().close, 30)
+    if opening.exception() is None:
+        in_a_thread("cordwood-close", partial(opening.result().close, _LET_GO_SECONDS))
 
 
 class EmbeddedEngine(Engine):
@@ -102,7 +107,7 @@ class EmbeddedEngine(Engine):
                 await reader.close()
         finally:
             # Also where the caller has given up: nobody closes this connection a second time.
-            await asyncio.to_thread(self._folder.close, timeout)
+            await asyncio.wrap_future(in_a_thread("cordwood-close", partial(self._folder.close, timeout)))
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

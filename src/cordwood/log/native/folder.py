@@ -2,6 +2,7 @@
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -149,11 +150,12 @@ class WritingFolder(_Open):
         log.raise_failure()
 
     def close(self, timeout: float) -> None:
-        with _registry_lock:
-            self.connections -= 1
-            if self.connections:
-                return
-            _registry.pop(self.path, None)
+        with _door(self.path):
+            with _registry_lock:
+                self.connections -= 1
+                if self.connections:
+                    return
+                _registry.pop(self.path, None)
             self._shut_down(timeout)
 
     def _finish_again(self) -> None:
@@ -236,16 +238,19 @@ class ReadingFolder(_Open):
 def open_for_writing(path: Path) -> Folder:
     """Blocks. A second connection of the process shares the first one's engine."""
     path = _checked(path)
-    with _registry_lock:
-        folder = _registry.get(path)
+    with _door(path):
+        with _registry_lock:
+            folder = _registry.get(path)
+            if folder is not None and not folder.alone:
+                folder.connections += 1
+                return folder
+        if folder is not None:
+            raise _written_here(path)
         if path in _closing:
             raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
-        if folder is None:
-            folder = _registry[path] = _translated(path, WritingFolder)
-        elif folder.alone:
-            raise _written_here(path)
-        else:
-            folder.connections += 1
+        folder = _translated(path, WritingFolder)
+        with _registry_lock:
+            _registry[path] = folder
         return folder
 
 
@@ -269,16 +274,18 @@ def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool
 
 
 def _open_alone(path: Path) -> WritingFolder:
-    with _registry_lock:
+    with _door(path):
         if path in _registry or path in _closing:
             raise _written_here(path)
-        folder = _registry[path] = _translated(path, partial(WritingFolder, alone=True))
-        try:
-            folder.appending()
-        except Unavailable:
-            folder.close(_CLOSE_SECONDS)
-            raise
-        return folder
+        folder = _translated(path, partial(WritingFolder, alone=True))
+        with _registry_lock:
+            _registry[path] = folder
+    try:
+        folder.appending()
+    except Unavailable:
+        folder.close(_CLOSE_SECONDS)
+        raise
+    return folder
 
 
 def _written_here(path: Path) -> Unavailable:
@@ -296,6 +303,12 @@ def open_for_reading(path: Path) -> Folder:
             folder.connections += 1
             return folder
     return _translated(path, ReadingFolder)
+
+
+def _door(path: Path) -> threading.Lock:
+    """Whoever opens or closes a folder for writing holds it, through all of its I/O: others wait at no other door."""
+    with _registry_lock:
+        return _doors.setdefault(path, threading.Lock())
 
 
 def _checked(path: Path) -> Path:
@@ -331,7 +344,9 @@ _registry: dict[Path, WritingFolder] = {}
 _reading: set[ReadingFolder] = set()
 # Closed by their last connection, and not yet let go by the engine.
 _closing: set[Path] = set()
-_registry_lock = threading.RLock()
+# Held for a look only, never during I/O.
+_registry_lock = threading.Lock()
+_doors: "weakref.WeakValueDictionary[Path, threading.Lock]" = weakref.WeakValueDictionary()
 # The folders whose lock this process holds, and the turn to open a lock file at all: see `FolderLock`.
 _locked: set[Path] = set()
 _lock_file = threading.Lock()
@@ -339,14 +354,15 @@ _lock_file = threading.Lock()
 
 def _after_fork_in_child() -> None:
     """Threads and locks stay with the parent: everything inherited says so from now on."""
-    global _registry_lock, _lock_file
+    global _registry_lock, _doors, _lock_file
     for folder in (*_registry.values(), *_reading):
         folder.forked()
     _registry.clear()
     _reading.clear()
     _closing.clear()
     _locked.clear()
-    _registry_lock = threading.RLock()
+    _registry_lock = threading.Lock()
+    _doors = weakref.WeakValueDictionary()
     _lock_file = threading.Lock()
 
 

@@ -61,8 +61,9 @@ class DaemonThreads(Executor):
 
 
 def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
-    """Run a call that may take long in a thread of its own."""
+    """Run a call that may take long in a thread of its own. Nothing cancels it: who gives up leaves it alone."""
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

@@ -1,0 +1,123 @@
+"""Opening and closing a folder: by whom it is waited for, and who has it when nobody waits any more."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import cordwood
+from cordwood import Batch, Client, InvalidInput, Timeout
+from cordwood.log.native import embedded
+from cordwood.log.native import folder as folder_module
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+async def given_up_by_cancelling(data: Path) -> None:
+    connecting = asyncio.ensure_future(cordwood.connect(data)._connect())
+    await asyncio.sleep(0)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+
+
+async def given_up_in_time(data: Path) -> None:
+    with pytest.raises(Timeout, match="opening"):
+        await cordwood.connect(data, timeout=0.01)
+
+
+@pytest.mark.parametrize("give_up", [given_up_by_cancelling, given_up_in_time])
+def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
+    data: Path, monkeypatch: pytest.MonkeyPatch, give_up: Callable[[Path], asyncio.Future[None]]
+) -> None:
+    go_on, opened, open_it = threading.Event(), threading.Event(), folder_module.open_for_writing
+
+    def open_late(path: Path) -> folder_module.Folder:
+        go_on.wait(60)
+        folder = open_it(path)
+        opened.set()
+        return folder
+
+    monkeypatch.setattr(embedded, "open_for_writing", open_late)
+    asyncio.run(give_up(data))  # type: ignore[arg-type]  # a coroutine function
+    go_on.set()
+    assert opened.wait(30)
+    with folder_module._door(data):  # held by whoever opens or closes
+        pass
+    waiting = threading.Event()
+    for _ in range(3000):
+        if data not in folder_module._locked:
+            return
+        waiting.wait(0.01)
+    pytest.fail("the folder is still locked")
+
+
+async def test_opening_and_closing_need_no_thread_of_the_loop(data: Path) -> None:
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        blocked = asyncio.ensure_future(asyncio.to_thread(busy.wait, 60))
+        try:
+            async with asyncio.timeout(30), cordwood.connect(data, timeout=20) as cw:
+                await cw.create_topic("events")
+            assert not blocked.done()
+        finally:
+            busy.set()
+            await blocked
+
+
+async def test_a_folder_that_closes_slowly_holds_up_no_other(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, fdatasync = threading.Event(), os.fdatasync
+
+    def late(descriptor: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(data):
+            answers.wait(60)
+        fdatasync(descriptor)
+
+    slow = await cordwood.connect(data)
+    await slow.create_topic("events")
+    async with cordwood.connect(tmp_path / "other"):
+        pass
+    monkeypatch.setattr(os, "fdatasync", late)
+    late_append = asyncio.ensure_future(slow.log("events").append(Batch.of([b"late"])))
+    closing = asyncio.ensure_future(slow.close())
+    try:
+        await asyncio.sleep(0.1)
+        for connect in (partial(cordwood.connect, read_only=True), cordwood.connect):
+            async with connect(tmp_path / "other", timeout=20) as cw:
+                assert await cw.topics() == []
+        assert not closing.done()
+    finally:
+        answers.set()
+    await closing
+    assert await late_append == range(1)
+
+
+async def test_whoever_connects_while_the_folder_is_being_closed_waits_for_that(data: Path) -> None:
+    clients: list[Client] = [await cordwood.connect(data)]
+    for _ in range(20):
+        closing = asyncio.ensure_future(clients.pop().close())
+        await asyncio.sleep(0)
+        clients.append(await cordwood.connect(data))
+        await closing
+    await clients.pop().close()
+
+
+async def test_a_connection_is_entered_once_at_a_time(data: Path) -> None:
+    connecting = cordwood.connect(data)
+    for _ in range(2):
+        async with connecting:
+            with pytest.raises(InvalidInput, match="entered already"):
+                async with connecting:
+                    pytest.fail("entered twice")
+    assert data not in folder_module._locked
