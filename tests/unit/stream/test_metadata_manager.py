@@ -6,7 +6,8 @@ from cordwood.log.native.stream.blocks import stored_batches
 from cordwood.log.native.stream.chain import Chain, Link
 from cordwood.log.native.stream.gate import Durable
 from cordwood.log.native.stream.metadata import apply_batch
-from cordwood.log.native.stream.records import Dropped, Full
+from cordwood.log.native.stream.records import Dropped, Full, whole_chain
+from cordwood.log.native.stream.succession import dropped
 from cordwood.simulation.file import SimulatedFile
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
 
@@ -135,3 +136,39 @@ def test_the_stream_remembers_its_last_plog_alone_however_often_it_switches(fold
         folder.record("1/0", *chain_of(10 * number, 2))
         folder.record("1/0", Full(()))
     assert (len(folder.switches) > 10, len(folder.manager._stream.chain)) == (True, 1)
+
+
+def test_a_trim_of_more_plogs_than_a_frame_can_name_is_recorded(folder: ManagedFolder) -> None:
+    links = [Link(plog(number), number).sealed(100, number + 1, 5) for number in range(1, 90_001)]
+    folder.record("1/0", *whole_chain(Chain(links)))
+    folder.record("1/0", *dropped(links[:-1]))
+    assert (folder.recorded, folder.manager.stuck()) == (["1/0", "1/0"], None)
+    assert folder.chains() == {"1/0": (links[-1],)}
+    folder.close()
+    folder.open()
+    assert folder.chains() == {"1/0": (links[-1],)}
+
+
+def test_while_the_coordinator_fails_plogs_do_not_pile_up(folder: ManagedFolder) -> None:
+    folder.record("1/0", *chain_of(1, 1))
+    folder.disk.fail("coordinator", name_contains="set_metadata_plog", times=50)
+    for number in range(1, 30):
+        folder.record("1/0", Full([Link(plog(number), 0)]))
+    assert folder.manager.stuck() is not None
+    for _ in range(60):
+        folder.manager.retry()
+        folder.workers.run_until_idle()
+        # The latest, one of which nobody knows whether it is, and the next one, which is made ahead.
+        assert len(folder.plogs.files()) <= 3
+    assert (folder.manager.stuck(), folder.chains()) == (None, {"1/0": (Link(plog(29), 0),)})
+    folder.close()
+    assert folder.plogs.files() == {folder.latest().random}
+
+
+def test_a_record_that_cannot_be_applied_holds_up_no_other(
+    folder: ManagedFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.record("unknown", Dropped([plog(7)]), *chain_of(1, 2)[1:], run=False)
+    folder.record("1/0", *chain_of(10, 1))
+    assert folder.recorded == ["1/0"]
+    assert "a record of service unknown failed" in caplog.text

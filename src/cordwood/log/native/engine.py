@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,7 +85,7 @@ class FolderEngine:
             self._published.metadata_grown(self._metadata.found)
         # Without room for it readers need the metadata plog that the last catalog names: it must not be swept away.
         if self._published.put_catalog():
-            workers.spawn(partial(self._sweep, found))
+            workers.spawn(partial(self._sweep, *self._leftovers(found)))
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -298,18 +299,25 @@ class FolderEngine:
             self.plogs.delete(link.id)
         done()
 
-    def _sweep(self, found: set[int]) -> None:
-        """Delete what crashes left: plogs that no chain has, and chains of topics that are gone."""
-        # Chains first: a topic that is made meanwhile is then only among the topics.
-        services = set(self._metadata.chains)
+    def _leftovers(self, found: set[int]) -> tuple[list[str], list[int]]:
+        """What crashes left: chains of topics that are gone, and plogs of those found that no chain has.
+
+        Found out before anybody can delete a topic: whose chain is forgotten by that, and would be by a sweep too, has
+        records behind its end.
+        """
         alive = {_service(Owner(row.id, number)) for row in self.topics() for number in range(row.partitions)}
-        for service in sorted(services - alive):
-            self._forget(service, _nothing)
-        known = {link.id.random for chain in list(self._metadata.chains.values()) for link in chain}
+        known = {link.id.random for chain in self._metadata.chains.values() for link in chain}
         if self._published.metadata_plog is not None:
             known.add(PlogId.parse(self._published.metadata_plog).random)
-        for random in sorted(found - known):
+        return sorted(set(self._metadata.chains) - alive), sorted(found - known)
+
+    def _sweep(self, services: list[str], plogs: list[int]) -> None:
+        """Delete leftovers; what of them is left once more, by a close, is the next open's."""
+        for random in plogs:
             self.plogs.delete_file(random)
+        with suppress(Unavailable):
+            for service in services:
+                self._forget(service, _nothing)
 
     def _let_go(self, done: Done) -> None:
         self._published.close()

@@ -5,7 +5,8 @@ plogs each begin with everything that holds at that moment: so only the latest p
 stores only its id.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
@@ -26,6 +27,7 @@ from .succession import Done, NoRoom
 METADATA_PLOG_BYTES_MIN = 256 * 1024
 _LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
+_LOGGER = logging.getLogger("cordwood")
 
 
 class MetadataManager:
@@ -73,6 +75,12 @@ class MetadataManager:
         The coordinator already says of the plogs that it drops that nobody wants them any more (R7).
         """
         self._superfluous.update(self._dropped_by(service, records))
+        *before, last = _in_frames(records)
+        for part in before:
+            self._submit(service, part, _nothing)
+        self._submit(service, last, done)
+
+    def _submit(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
         batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
         append = Append(batch, len(records), _Recording(service, records, done), self._recorded, _NEVER)
         queued = self._stream.turn.submit(append)
@@ -103,15 +111,37 @@ class MetadataManager:
             assert isinstance(recording, _Recording)
             # Acks and later records depend on it: a record that failed must not pass for one that is durable.
             assert append.error is None, "a patient stream refuses nothing"
-            self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
-            _apply_all(self.chains, recording.service, recording.records)
-            recording.done()
+            try:
+                self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
+                _apply_all(self.chains, recording.service, recording.records)
+                recording.done()
+            except Exception:
+                # A defect; but not one of the others, whose acks wait for what is recorded behind this.
+                _LOGGER.exception("metadata: a record of service %s failed", recording.service)
 
     def _dropped_by(self, service: str, records: Sequence[MetadataRecord]) -> list[PlogId]:
         ids = [id for record in records if isinstance(record, Dropped) for id in record.ids]
         if Full(()) in records:
             ids += [link.id for link in self.chains.get(service, Chain())]
         return ids
+
+
+def _in_frames(records: Sequence[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+    """The records by appends: those of a long list of plogs do not fit into one frame."""
+    part: list[MetadataRecord] = []
+    size = 0
+    for record in records:
+        length = len(encode(record))
+        if part and size + length > _LIST_FRAME_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += length
+    yield part
+
+
+def _nothing() -> None:
+    return
 
 
 class _Recording:
@@ -151,6 +181,8 @@ class MetadataSuccession:
         self._chains = chains
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_switch
+        # The coordinator may have been told of them, by calls that failed.
+        self._in_doubt: set[PlogId] = set()
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = self._list_bytes()
@@ -187,11 +219,22 @@ class MetadataSuccession:
         """Tell the coordinator; returns the plog that was the latest until now."""
         try:
             previous = self._coordinator.metadata_plog()
+        except CordwoodError as error:
+            raise NoRoom(str(error)) from error
+        self._settle_doubts(previous)
+        try:
             self._coordinator.set_metadata_plog(self._epoch, previous, str(plog.id))
         except CordwoodError as error:
             # The call may have failed after its commit: then this plog holds everything and must stay.
+            self._in_doubt.add(plog.id)
             raise NoRoom(str(error), keep_plog=True) from error
         return previous
+
+    def _settle_doubts(self, latest: str | None) -> None:
+        for id in self._in_doubt:
+            if str(id) != latest:
+                self._plogs.delete(id)
+        self._in_doubt = set()
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
         # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.

@@ -55,6 +55,7 @@ MetadataRecord = Init | Incremental | Full | Dropped | Continued
 
 # 10,000 links are about 600 KB: well below what one frame takes.
 _LINKS_MAX = 10_000
+DROPPED_MAX = 10_000
 
 
 def whole_chain(chain: Chain) -> list[MetadataRecord]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..plog import Plog
 from .chain import Link
-from .records import Dropped, Incremental, Init, MetadataRecord
+from .records import DROPPED_MAX, Dropped, Incremental, Init, MetadataRecord
 
 Done = Callable[[], None]
 """Called once, on any thread, when what was asked for is durable."""
@@ -96,4 +96,5 @@ def succeeded(sealed: Link | None, following: Link | None) -> list[MetadataRecor
 
 
 def dropped(links: Sequence[Link]) -> list[MetadataRecord]:
-    return [Dropped([link.id for link in links])] if links else []
+    ids = [link.id for link in links]
+    return [Dropped(ids[first : first + DROPPED_MAX]) for first in range(0, len(ids), DROPPED_MAX)]

@@ -1,0 +1,48 @@
+"""What an open sweeps away, beside whoever uses the folder at once."""
+
+import pytest
+
+from cordwood.simulation.folder import SimulatedFolder
+
+
+def killed_with_two_topics(seed: int) -> SimulatedFolder:
+    folder = SimulatedFolder(seed=seed)
+    folder.open()
+    for topic in ("kept", "deleted"):
+        folder.create_topic(topic)
+        folder.put(topic)
+    folder.run()
+    return folder.killed(seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_topic_that_is_deleted_right_after_an_open_is_forgotten_once(seed: int) -> None:
+    folder = killed_with_two_topics(seed)
+    folder.open()
+    folder.log("deleted").view()  # used: where its last plog ends is to be recorded
+    folder.delete_topic("deleted")
+    folder.put("kept")
+    folder.run()
+    for _ in range(5):
+        folder.tick()
+    assert folder.unanswered() == []
+    again = folder.killed(seed=seed)
+    again.open()
+    again.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_folder_that_is_closed_before_it_is_swept_is_swept_by_the_next_open(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = killed_with_two_topics(seed)
+    folder.open()
+    folder.delete_topic("deleted")
+    crashed = folder.killed(seed=seed)  # the topic is gone, its plogs are not
+    crashed.open()
+    crashed.close()
+    again = crashed.killed(seed=seed)
+    again.open()
+    again.run()
+    again.check()
+    assert caplog.records == []
