@@ -266,11 +266,12 @@ class Stream:
 
     def _switch(self, size: int) -> Plog:
         """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
+        if self._unsynced:
+            # First: the list that a plog of the metadata begins with may grow by it.
+            self._sync()
         wanted, least = self._succession.plog_bytes(self._made, size), self._succession.plog_bytes_least(size)
         following = self._maker.make(wanted, least)
         try:
-            if self._unsynced:
-                self._sync()
             self._next_offset = self._synced_offset = self._succession.prepare(following, self._next_offset)
         except OSError:
             self._maker.give_back(following)
