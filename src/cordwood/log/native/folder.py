@@ -89,9 +89,7 @@ class WritingFolder(_Open):
         disk = RealDisk(path)
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
-        with _lock_file:
-            self._lock = FolderLock(path / _LOCK)
-            _locked.add(path)
+        self._lock = FolderLock(path / _LOCK)
         try:
             _check_whole(path, disk)
             coordinator = SqliteCoordinator(path / _COORDINATOR)
@@ -103,7 +101,7 @@ class WritingFolder(_Open):
                 coordinator.close()
                 raise
         except BaseException:
-            self._unlock()
+            self._lock.release()
             raise
         self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
         self._tickers = [
@@ -186,14 +184,9 @@ class WritingFolder(_Open):
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
         self._expiring.close()
         self._workers.close()
-        self._unlock()
+        self._lock.release()
         _closing.discard(self.path)
         finished.set()
-
-    def _unlock(self) -> None:
-        with _lock_file:
-            self._lock.release()
-            _locked.discard(self.path)
 
 
 class ReadingFolder(_Open):
@@ -230,9 +223,7 @@ class ReadingFolder(_Open):
         self._view.close()
 
     def _writer_alive(self) -> bool:
-        # Asking would drop a lock that this very process holds.
-        with _lock_file:
-            return self.path in _locked or is_locked(self.path / _LOCK)
+        return is_locked(self.path / _LOCK)
 
 
 def open_for_writing(path: Path) -> Folder:
@@ -347,23 +338,18 @@ _closing: set[Path] = set()
 # Held for a look only, never during I/O.
 _registry_lock = threading.Lock()
 _doors: "weakref.WeakValueDictionary[Path, threading.Lock]" = weakref.WeakValueDictionary()
-# The folders whose lock this process holds, and the turn to open a lock file at all: see `FolderLock`.
-_locked: set[Path] = set()
-_lock_file = threading.Lock()
 
 
 def _after_fork_in_child() -> None:
     """Threads and locks stay with the parent: everything inherited says so from now on."""
-    global _registry_lock, _doors, _lock_file
+    global _registry_lock, _doors
     for folder in (*_registry.values(), *_reading):
         folder.forked()
     _registry.clear()
     _reading.clear()
     _closing.clear()
-    _locked.clear()
     _registry_lock = threading.Lock()
     _doors = weakref.WeakValueDictionary()
-    _lock_file = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
