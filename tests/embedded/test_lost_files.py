@@ -11,6 +11,7 @@ import pytest
 import cordwood
 from cordwood import Batch, Corrupt, Unavailable
 from cordwood.log.partitioning import partition_of
+from tests.embedded.processes import program
 
 VALUES = [b"0", b"1", b"2"]
 
@@ -39,6 +40,42 @@ def test_a_folder_without_its_coordinator_is_not_taken_for_a_new_one(data: Path)
     assert read(data, read_only=True) == VALUES
     kept.rename(data / "coordinator.db")
     assert read(data) == VALUES
+
+
+def test_a_folder_whose_coordinator_was_emptied_is_not_taken_for_a_new_one(data: Path) -> None:
+    plogs = sorted((data / "plogs").iterdir())
+    whole = (data / "coordinator.db").read_bytes()
+    (data / "coordinator.db").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="the coordinator knows of no plog, .* restore the folder"):
+            read(data)
+    assert sorted((data / "plogs").iterdir()) == plogs
+    assert read(data, read_only=True) == VALUES
+    for file in data.glob("coordinator.db*"):
+        file.unlink()
+    (data / "coordinator.db").write_bytes(whole)
+    assert read(data) == VALUES
+
+
+@pytest.mark.processes
+def test_a_folder_whose_coordinator_lost_its_last_commits_is_not_swept_empty(tmp_path: Path) -> None:
+    script = """
+cw = cordwood.sync.connect(url)
+cw.create_topic("events")
+cw.log("events").append(Batch.of([b"0", b"1", b"2"]))
+say("written")
+told()
+"""
+    data = tmp_path / "data"
+    with program(script, data) as writer:
+        assert writer.says() == "written"
+        writer.kill()
+    (data / "coordinator.db-wal").unlink()
+    plogs = sorted((data / "plogs").iterdir())
+    with pytest.raises(Corrupt, match="it has lost what it held"):
+        read(data)
+    assert sorted((data / "plogs").iterdir()) == plogs
+    assert read(data, read_only=True) == VALUES
 
 
 def test_a_folder_without_its_list_of_plogs_says_so(data: Path) -> None:

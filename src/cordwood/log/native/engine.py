@@ -75,6 +75,7 @@ class FolderEngine:
             disk, CLUSTER, GROUP, coordinator.topics(), self._trimmed, coordinator.metadata_plog()
         )
         try:
+            self._published.check_coordinator()
             found = self.plogs.files()
             self._metadata = self._open_metadata()
         except BaseException:

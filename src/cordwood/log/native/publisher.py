@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, Corrupt
 
 from .coordinator import TopicRow
 from .published import (
@@ -45,6 +45,15 @@ class Publisher:
         self._lock = threading.Lock()
         self._catalog_due = False
         self._starts_due = self._trimmed_starts(trimmed)
+
+    def check_coordinator(self) -> None:
+        """`Corrupt` if it has lost what it held: a folder whose chains nobody knows would be swept empty."""
+        told = None if self._before is None else self._before.metadata_plog
+        if self.metadata_plog is None and told is not None:
+            raise Corrupt(
+                f"the coordinator knows of no plog, but readers were told of {told}: it has lost what it held;"
+                " restore the folder from a copy, or read it with read_only=True"
+            )
 
     def end_before(self, slot: int, owner: Owner) -> Durable | None:
         """The end that the writer before this one has published, if that is known."""
