@@ -42,6 +42,8 @@ class Publisher:
         self._group = group
         self.topics = _with_slots(rows, self._before)
         self.metadata_plog = metadata_plog
+        # No slot is given out twice by one open: a log that is being deleted may still publish its last end.
+        self._free_slot = self._catalog().free_slot()
         self._lock = threading.Lock()
         self._catalog_due = False
         self._starts_due = self._trimmed_starts(trimmed)
@@ -60,7 +62,8 @@ class Publisher:
         return None if self._before is None else self._reader.end(slot, owner, self._before)
 
     def add(self, row: TopicRow) -> None:
-        self.topics = {**self.topics, row.name: PublishedTopic(row, self._catalog().free_slot())}
+        self.topics = {**self.topics, row.name: PublishedTopic(row, self._free_slot)}
+        self._free_slot += row.partitions
         self.put_catalog()
 
     def remove(self, name: str) -> None:

@@ -1,7 +1,8 @@
-"""What an open sweeps away, beside whoever uses the folder at once."""
+"""Deleted topics: beside the sweep of an open, and beside a topic that is made at once."""
 
 import pytest
 
+from cordwood.log.native.view import FolderView
 from cordwood.simulation.folder import SimulatedFolder
 
 
@@ -29,6 +30,22 @@ def test_a_topic_that_is_deleted_right_after_an_open_is_forgotten_once(seed: int
     again = folder.killed(seed=seed)
     again.open()
     again.check()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_last_end_of_a_deleted_topic_is_not_taken_for_that_of_a_new_one(seed: int) -> None:
+    folder = SimulatedFolder(seed=seed)
+    folder.open()
+    folder.create_topic("deleted")
+    folder.put("deleted")
+    folder.run()
+    folder.put("deleted")  # under way
+    folder.delete_topic("deleted")
+    folder.create_topic("new")
+    folder.put("new")
+    folder.run()
+    beside = FolderView(folder.disk, lambda: True).log("new", 0)
+    assert beside.view().durable == folder.log("new").view().durable
 
 
 @pytest.mark.parametrize("seed", range(20))
