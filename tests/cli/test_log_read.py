@@ -264,3 +264,17 @@ def test_an_interrupt_ends_it_long_before_the_end_of_the_log(start: Start, follo
     lines += len(reader.stdout.read().splitlines())
     assert reader.wait(60) == 130
     assert lines < 300_000
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["events", "many"])
+async def test_a_follower_of_a_topic_that_is_deleted_ends_with_one_line(folder: Path, start: Start, name: str) -> None:
+    async with cordwood.connect(folder) as cw:
+        await cw.log(name).append(Batch.of([b"seen"]))
+        follower = start("log", "read", name, "--follow", "--json")
+        assert follower.stdout is not None
+        while json.loads(follower.stdout.readline())["value"] != "seen":
+            pass
+        await cw.delete_topic(name)
+        _, err = follower.communicate(timeout=60)
+    assert (follower.returncode, err) == (1, f"cordwood: topic '{name}' was deleted\n".encode())

@@ -10,7 +10,7 @@ from cordwood.errors import NotFound, Unavailable
 
 from .coordinator import TopicRow
 from .plog import PlogId, PlogStore, find_tail, sealed_end
-from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader
+from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader, PublishedTopic
 from .stream.blocks import stored_batches
 from .stream.chain import Chain
 from .stream.cursor import View
@@ -47,14 +47,14 @@ class FolderView:
         return self.catalog().topic(name).topic
 
     def log(self, topic: str, partition: int) -> "ViewedLog":
-        published = self.catalog().topic(topic)
+        catalog = self.catalog()
+        published = catalog.topic(topic)
         if partition >= published.topic.partitions:
             raise NotFound(
                 f"topic {topic!r} has no partition {partition}:"
                 f" its partitions are 0 to {published.topic.partitions - 1}"
             )
-        owner = Owner(published.topic.id, partition)
-        return ViewedLog(self, f"{topic}/{partition}", owner, published.slot + partition)
+        return ViewedLog(self, catalog, published, partition)
 
     def chain(self, service: str, catalog: Catalog, published: PlogId | None) -> Chain:
         """The plogs of a log, as far as the metadata stream is known to be durable.
@@ -120,46 +120,81 @@ class FolderView:
 
 
 class ViewedLog:
-    """One log of a `FolderView`."""
+    """One log of a `FolderView`. Ends with its topic: one of the same name that is made later is another."""
 
-    def __init__(self, folder: FolderView, name: str, owner: Owner, slot: int) -> None:
-        self.name = name
+    def __init__(self, folder: FolderView, catalog: Catalog, published: PublishedTopic, partition: int) -> None:
+        self.name = f"{published.topic.name}/{partition}"
         self.plogs = folder.plogs
         self._folder = folder
-        self._owner = owner
-        self._slot = slot
+        self._catalog = catalog
+        self._topic = published.topic.name
+        self._owner = Owner(published.topic.id, partition)
+        self._slot = published.slot + partition
         self._chain = Chain()
         self._last: View | None = None
 
     def view(self, beyond: int | None = None) -> View:
         if beyond is not None and self._last is not None and beyond < self._last.durable.next_offset:
-            start = self._folder.published.start(self._slot, self._owner) or 0
-            return self._last._replace(start=max(start, self._last.start))
+            return self._last._replace(start=max(self._start(), self._last.start))
+        gone: NotFound | None = None
         for _ in range(_TRIES):
+            alive = self._folder.writer_alive()
+            published = self._folder.published.end(self._slot, self._owner, self._catalog)
+            start = self._start()
+            # Behind the look at the slot, which may be another log's as soon as the topic is no longer listed.
+            catalog = self._listed()
             try:
-                self._last = self._view()
-                return self._last
-            except NotFound:
-                # A plog went while it was looked at: the writer trims.
+                durable = self._durable(published, catalog, alive, start, anew=beyond is None)
+            except NotFound as error:
+                # A plog went while it was looked at: the writer trims, or deletes the topic.
+                gone = error
                 continue
-        return self._view()
+            self._last = self._viewed(durable, start)
+            return self._last
+        assert gone is not None
+        raise gone
 
-    def _view(self) -> View:
-        alive = self._folder.writer_alive()
-        catalog = self._folder.catalog()
-        published = self._folder.published.end(self._slot, self._owner, catalog)
-        start = self._folder.published.start(self._slot, self._owner) or 0
-        durable = self._durable(published, catalog, alive, start)
+    def _viewed(self, durable: Durable, start: int) -> View:
         if self._chain.links:
             start = max(start, self._chain.links[0].first_offset)
+        else:
+            start = self._start_of_nothing()
         # Everything may be trimmed: then the log begins where it ends.
         next_offset = max(durable.next_offset, start)
         return View(start, durable._replace(next_offset=next_offset), self._chain)
 
-    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool, start: int) -> Durable:
+    def _start_of_nothing(self) -> int:
+        """Where a log without plogs begins: it is new, or all of it was trimmed. `NotFound` if it was deleted instead.
+
+        All of that is published before the metadata says that the plogs are gone, so it is looked at once more.
+        """
+        self._listed()
+        start = self._start()
+        # On a full disk a topic can be deleted, but not taken off the list.
+        if self._last is not None and start < self._last.durable.next_offset:
+            raise self._deleted()
+        return start
+
+    def _start(self) -> int:
+        return self._folder.published.start(self._slot, self._owner) or 0
+
+    def _listed(self) -> Catalog:
+        """The catalog, if it still has this topic, else `NotFound`."""
+        catalog = self._folder.catalog()
+        # The same one while it has not changed: a follower looks often, and there may be many topics.
+        if catalog is not self._catalog:
+            if all(published.topic.id != self._owner.topic_id for published in catalog.topics):
+                raise self._deleted()
+            self._catalog = catalog
+        return catalog
+
+    def _deleted(self) -> NotFound:
+        return NotFound(f"topic {self._topic!r} was deleted")
+
+    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool, start: int, *, anew: bool) -> Durable:
         plog = None if published is None else published.plog
         # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
-        if not (alive and plog is not None and self._has(plog)):
+        if anew or not (alive and plog is not None and self._has(plog)):
             self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
         if alive and published is not None and (plog is None or self._has(plog)):
             return published

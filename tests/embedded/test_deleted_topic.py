@@ -1,0 +1,122 @@
+"""The writing process deletes a topic that other processes read: they are told, whatever they are doing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import cordwood
+from cordwood import Batch, NotFound, Reader, StoredBatch
+from tests.embedded.processes import Program, program
+
+GONE = r"^topic 'events' was deleted$"
+MANY = 60
+
+WRITER = """
+with cordwood.sync.connect(url) as cw:
+    log = cw.log("events")
+    def append(count):
+        for _ in range(int(count)):
+            log.append(Batch.of([bytes(1_000_000)]))
+    cw.create_topic("events")
+    append(1)
+    say("writing")
+    while line := told():
+        verb, _, rest = line.partition(" ")
+        if verb == "append":
+            append(rest)
+        elif verb == "delete":
+            cw.delete_topic("events")
+        elif verb == "create":
+            cw.create_topic("events")
+        say(verb)
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def asked(writer: Program, *lines: str) -> None:
+    for line in lines:
+        writer.tell(line)
+        assert writer.says() == line.partition(" ")[0]
+
+
+async def waiting(reader: Reader) -> "asyncio.Task[StoredBatch]":
+    """A follower of one record, at its end."""
+    await anext(reader)
+    task = asyncio.ensure_future(anext(reader))
+    # Longer than it takes from one look to the next.
+    done, _ = await asyncio.wait([task], timeout=0.1)
+    assert not done
+    return task
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("again", [(), ("create", "append 2")], ids=["for good", "and made anew"])
+async def test_a_follower_beside_the_writing_process_is_told(data: Path, again: tuple[str, ...]) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            log = cw.log("events")
+            reader = log.read(follow=True)
+            task = await waiting(reader)
+            asked(writer, "delete", *again)
+            with pytest.raises(NotFound, match=GONE):
+                await asyncio.wait_for(task, 10)
+            # The reader was that topic's; the log is that of whatever has the name.
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+            if again:
+                assert await log.bounds() == (0, 2)
+                assert [len(batch) async for batch in log.read()]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "at its end"])
+async def test_a_follower_whose_writer_deleted_the_topic_and_is_gone_is_told(data: Path, killed: bool) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            task = await waiting(cw.log("events").read(follow=True))
+            asked(writer, "delete")
+            if killed:
+                writer.kill()
+            else:
+                writer.tell()
+                writer.ends()
+            with pytest.raises(NotFound, match=GONE):
+                await asyncio.wait_for(task, 10)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("again", [(), ("create", f"append {MANY + 1}")], ids=["for good", "and made anew"])
+async def test_a_reader_in_the_middle_of_a_log_is_told_and_does_not_take_it_for_damaged(
+    data: Path, again: tuple[str, ...]
+) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        asked(writer, f"append {MANY - 1}")
+        async with cordwood.connect(data, read_only=True) as cw, cw.log("events").read() as reader:
+            read = await anext(reader)
+            asked(writer, "delete", *again)
+            expected = 0
+            with pytest.raises(NotFound, match=GONE):
+                while True:
+                    assert read.offsets[0] == expected
+                    expected = read.offsets[-1] + 1
+                    read = await anext(reader)
+            assert expected < MANY
+
+
+async def test_a_follower_that_connected_before_the_writer_of_its_own_process_is_told(data: Path) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"0"]))
+    async with cordwood.connect(data, read_only=True) as reading, cordwood.connect(data) as cw:
+        task = await waiting(reading.log("events").read(follow=True))
+        await cw.delete_topic("events")
+        with pytest.raises(NotFound, match=GONE):
+            await asyncio.wait_for(task, 10)
