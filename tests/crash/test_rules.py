@@ -174,10 +174,10 @@ def test_r7_a_trim_that_a_crash_cut_short_is_finished_by_the_next_open() -> None
 @pytest.mark.parametrize("damaged_copy", [0, 1])
 def test_r7_of_the_two_copies_of_a_start_the_sound_one_is_written_last(damaged_copy: int) -> None:
     disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
-    PublishedWriter(disk).put_starts({(slot, owner): 5})
+    PublishedWriter(disk, 1).put_starts({(slot, owner): 5})
     found = disk.power_cut("none")
     found.flip_bit("published/ends", 8 * (128 * slot + 64 + 32 * damaged_copy))
-    writer = PublishedWriter(found)
+    writer = PublishedWriter(found, 2)
     found.crash_at(found.operations + 1, written=10)
     with pytest.raises(PowerCut):
         writer.put_starts({(slot, owner): 8})
@@ -189,7 +189,7 @@ def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not
     kept: tuple[bool, bool],
 ) -> None:
     disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
-    writer = PublishedWriter(disk)
+    writer = PublishedWriter(disk, 1)
     writer.put_starts({(slot, owner): 5})
     # One copy of the next start is synced, the other is written when the process is killed.
     disk.crash_at(disk.operations + 4)
@@ -197,7 +197,7 @@ def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not
         writer.put_starts({(slot, owner): 8})
     assert disk.history[-1].endswith("sync published/ends")
     found = disk.killed()
-    writer = PublishedWriter(found)
+    writer = PublishedWriter(found, 2)
     # The power fails while the next writer replaces one of them.
     found.crash_at(found.operations + 1, written=10)
     with pytest.raises(PowerCut):
@@ -219,6 +219,31 @@ def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> N
     cut = killed.power_cut("none")
     cut.open()
     cut.check(settle=True)
+
+
+@pytest.mark.parametrize("published", range(6))
+@pytest.mark.parametrize("closed", [False, True], ids=["cut off", "closed"])
+def test_r8_beside_a_writer_that_has_not_used_a_log_yet_readers_see_what_they_saw_without_one(
+    published: int, closed: bool
+) -> None:
+    folder = one_log()
+    for _ in range(4):
+        folder.put("a")
+        folder.run()
+    if closed:
+        folder.close()
+    # The ends are never synced: a power cut may leave any of those that were published.
+    cut = folder.power_cut(KeepWrites([number < published for number in range(100)], "published/ends"))
+    shown = cut.check_view()["a/0"]
+    # Of what was never said to be synced, not even by a later frame, nothing is shown.
+    assert shown.end >= (4 if closed or published > 2 else 0)
+    cut.open()
+    beside = cut.check_view(beside_writer=True)["a/0"]
+    assert beside.end >= shown.end
+    assert beside.values[: len(shown.values)] == shown.values
+    cut.put("a")
+    cut.run()
+    assert cut.check_view(beside_writer=True)["a/0"].end > beside.end
 
 
 def test_r8_recovered_metadata_is_on_the_disk_before_it_is_built_upon() -> None:

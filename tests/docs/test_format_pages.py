@@ -1,4 +1,6 @@
+import json
 import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -129,10 +131,10 @@ class TestPublished:
     text = page("docs/formats/published.md")
     owner = Owner(1, 0)
     durable = Durable(NEXT, 4096, 71, NOW_MS)
-    catalog = Catalog("local", "0", str(PLOG), [PublishedTopic(TopicRow(1, "events", 2, 1, None, None), 1)])
+    catalog = Catalog("local", "0", str(PLOG), 3, [PublishedTopic(TopicRow(1, "events", 2, 1, None, None), 1)])
 
     def test_the_examples_are_what_is_written(self, tmp_path: Path) -> None:
-        writer = PublishedWriter(RealDisk(tmp_path))
+        writer = PublishedWriter(RealDisk(tmp_path), 3)
         writer.put_end(1, self.owner, self.durable)
         writer.put_starts({(1, self.owner): 70})
         writer.put_catalog(self.catalog)
@@ -152,6 +154,15 @@ class TestPublished:
         assert reader.end(1, self.owner, self.catalog) == self.durable
         assert reader.start(1, self.owner) == 70
         reader.close()
+
+    def test_a_catalog_of_version_1_is_read_and_has_no_epoch(self, tmp_path: Path) -> None:
+        (tmp_path / "published").mkdir()
+        row = TopicRow(1, "events", 2, 1, None, None)
+        topics = [{"slot": 1, "topic": asdict(row)}]
+        entries = {"cluster": "local", "group": "0", "metadata_plog": str(PLOG), "topics": topics, "version": 1}
+        body = json.dumps(entries, sort_keys=True)
+        (tmp_path / "published" / "catalog").write_text(f"9b81178f\n{body}\n")
+        assert PublishedReader(RealDisk(tmp_path)).catalog() == replace(self.catalog, epoch=0)
 
     def test_the_tables_cover_a_slot_without_gaps(self) -> None:
         assert covered(layout(self.text)) == 128

@@ -6,7 +6,7 @@ from tests.docs.pages import ROOT, page, rows
 
 # Where the rules are kept, and where they are tried: places and tests are named from here.
 SOURCES = {"": ROOT / "src" / "cordwood" / "log" / "native", "wal/": ROOT / "src" / "cordwood" / "wal"}
-TESTS = [ROOT / "tests" / "crash", ROOT / "tests" / "wal", ROOT / "tests" / "unit" / "wal"]
+TESTS = [ROOT / "tests" / "crash", ROOT / "tests" / "embedded", ROOT / "tests" / "wal", ROOT / "tests" / "unit" / "wal"]
 TEXT = page("docs/rules.md")
 
 

@@ -47,7 +47,7 @@ def test_a_folder_whose_coordinator_was_emptied_is_not_taken_for_a_new_one(data:
     whole = (data / "coordinator.db").read_bytes()
     (data / "coordinator.db").write_bytes(b"")
     for _ in range(2):
-        with pytest.raises(Corrupt, match="the coordinator knows of no plog, .* restore the folder"):
+        with pytest.raises(Corrupt, match=r"the coordinator knows of no plog, .* restore the folder"):
             read(data)
     assert sorted((data / "plogs").iterdir()) == plogs
     assert read(data, read_only=True) == VALUES

@@ -225,9 +225,9 @@ class SimulatedFolder:
             if settle:
                 ledger.settle(contents)
 
-    def check_view(self, *, all_acked: bool = False) -> dict[str, Contents]:
-        """Hold what a reader without a writer sees against what was promised; returns it."""
-        view = FolderView(self.disk, lambda: False)
+    def check_view(self, *, all_acked: bool = False, beside_writer: bool = False) -> dict[str, Contents]:
+        """Hold what a reader sees, without a writer or beside this one, against what was promised; returns it."""
+        view = FolderView(self.disk, lambda: beside_writer)
         try:
             names = {row.name for row in view.topics()}
             self._check_topics(names, settle=False)

@@ -72,7 +72,7 @@ class FolderEngine:
         self._epoch = coordinator.take_over()
         self._trimmed = {Owner(row.topic_id, row.partition): (row.start, row.next_offset) for row in coordinator.logs()}
         self._published = Publisher(
-            disk, CLUSTER, GROUP, coordinator.topics(), self._trimmed, coordinator.metadata_plog()
+            disk, CLUSTER, GROUP, self._epoch, coordinator.topics(), self._trimmed, coordinator.metadata_plog()
         )
         try:
             self._published.check_coordinator()

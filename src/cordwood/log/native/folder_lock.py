@@ -21,7 +21,7 @@ _RECORD, _OPEN_FILE = 0, 1
 
 
 class FolderLock:
-    """Held until `release`."""
+    """Held until `release`: R8, or this process would ack what the next writer has cut off."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

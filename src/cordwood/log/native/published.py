@@ -30,12 +30,12 @@ _FOLDER = "published"
 _CATALOG = f"{_FOLDER}/catalog"
 _CATALOG_NEW = f"{_FOLDER}/catalog.new"
 _ENDS = f"{_FOLDER}/ends"
-_VERSION = 1
+_VERSION = 2
 _SLOT_BYTES = 128
 _END_BYTES = 64
 _START_BYTES = 32
 _CRC = struct.Struct("<I")
-_END = struct.Struct("<4sIIQQQq16x")
+_END = struct.Struct("<4sIIQQQqQ8x")
 _START = struct.Struct("<4sIIQ8x")
 _END_MAGIC = b"END\x01"
 _START_MAGIC = b"BEG\x01"
@@ -68,6 +68,7 @@ class Catalog:
     cluster: str
     group: str
     metadata_plog: str | None
+    epoch: int
     topics: Sequence[PublishedTopic]
 
     def topic(self, name: str) -> PublishedTopic:
@@ -106,12 +107,16 @@ class PublishedReader:
 
     def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
         """How far this log is durable, as far as it was published."""
+        return self.end_and_epoch(slot, owner, catalog)[0]
+
+    def end_and_epoch(self, slot: int, owner: Owner, catalog: Catalog) -> tuple[Durable | None, int]:
+        """As `end`, and by which open that was published."""
         (fields,) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
         if fields is None or Owner(fields[0], fields[1]) != owner:
-            return None
-        plog, end, next_offset, max_timestamp = fields[2:]
+            return None, 0
+        plog, end, next_offset, max_timestamp, epoch = fields[2:]
         id = PlogId(catalog.cluster, catalog.group, plog) if plog else None
-        return Durable(id, end, next_offset, max_timestamp)
+        return Durable(id, end, next_offset, max_timestamp), epoch
 
     def start(self, slot: int, owner: Owner) -> int | None:
         """The first kept offset, if the log was ever trimmed."""
@@ -133,8 +138,9 @@ class PublishedReader:
 class PublishedWriter:
     """The writing side: one a folder, of the process that holds its lock."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, epoch: int) -> None:
         self._disk = disk
+        self._epoch = epoch
         self._failed_copies: dict[int, int] = {}
         make_durable_folder(disk, _FOLDER)
         try:
@@ -154,7 +160,7 @@ class PublishedWriter:
 
     def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
         plog = 0 if durable.plog is None else durable.plog.random
-        body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp)
+        body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp, self._epoch)
         self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES)
 
     def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
@@ -236,7 +242,12 @@ def _parts(
 
 
 def _encoded_catalog(catalog: Catalog) -> bytes:
-    entries = {"cluster": catalog.cluster, "group": catalog.group, "metadata_plog": catalog.metadata_plog}
+    entries = {
+        "cluster": catalog.cluster,
+        "epoch": catalog.epoch,
+        "group": catalog.group,
+        "metadata_plog": catalog.metadata_plog,
+    }
     topics = ", ".join(published.encoded for published in catalog.topics)
     body = f'{json.dumps(entries)[:-1]}, "topics": [{topics}], "version": {_VERSION}}}'
     return f"{crc32c(body.encode()):08x}\n{body}\n".encode()
@@ -247,7 +258,9 @@ def _decoded_catalog(data: bytes) -> Catalog:
     if crc != f"{crc32c(body):08x}".encode():
         raise Corrupt(f"{_CATALOG} is damaged: open the folder for writing once, which makes it anew")
     entries = json.loads(body)
-    if (version := entries.pop("version")) != _VERSION:
-        raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads version {_VERSION}")
+    if not 1 <= (version := entries.pop("version")) <= _VERSION:
+        raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads versions 1 to {_VERSION}")
+    # Version 1 had none, and its ends neither: they are taken as they are.
+    entries.setdefault("epoch", 0)
     topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in entries.pop("topics")]
     return Catalog(topics=topics, **entries)

@@ -31,15 +31,17 @@ class Publisher:
         disk: Disk,
         cluster: str,
         group: str,
+        epoch: int,
         rows: list[TopicRow],
         trimmed: Mapping[Owner, tuple[int, int]],
         metadata_plog: str | None,
     ) -> None:
-        self.writer = PublishedWriter(disk)
+        self.writer = PublishedWriter(disk, epoch)
         self._reader = PublishedReader(disk)
         self._before = _readable_catalog(self._reader)
         self._cluster = cluster
         self._group = group
+        self._epoch = epoch
         self.topics = _with_slots(rows, self._before)
         self.metadata_plog = metadata_plog
         # No slot is given out twice by one open: a log that is being deleted may still publish its last end.
@@ -115,7 +117,7 @@ class Publisher:
         self._reader.close()
 
     def _catalog(self) -> Catalog:
-        return Catalog(self._cluster, self._group, self.metadata_plog, list(self.topics.values()))
+        return Catalog(self._cluster, self._group, self.metadata_plog, self._epoch, list(self.topics.values()))
 
     def _trimmed_starts(self, trimmed: Mapping[Owner, tuple[int, int]]) -> dict[tuple[int, Owner], int]:
         """Where the trimmed logs begin, by slot (R7).

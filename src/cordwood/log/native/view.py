@@ -139,12 +139,14 @@ class ViewedLog:
         gone: NotFound | None = None
         for _ in range(_TRIES):
             alive = self._folder.writer_alive()
-            published = self._folder.published.end(self._slot, self._owner, self._catalog)
+            published, epoch = self._folder.published.end_and_epoch(self._slot, self._owner, self._catalog)
             start = self._start()
             # Behind the look at the slot, which may be another log's as soon as the topic is no longer listed.
             catalog = self._listed()
+            # What an earlier open has published a power cut may have put back to what it was long before.
+            current = alive and epoch >= catalog.epoch
             try:
-                durable = self._durable(published, catalog, alive, start, anew=beyond is None)
+                durable = self._durable(published, catalog, alive, current, start, anew=beyond is None)
             except NotFound as error:
                 # A plog went while it was looked at: the writer trims, or deletes the topic.
                 gone = error
@@ -191,12 +193,14 @@ class ViewedLog:
     def _deleted(self) -> NotFound:
         return NotFound(f"topic {self._topic!r} was deleted")
 
-    def _durable(self, published: Durable | None, catalog: Catalog, alive: bool, start: int, *, anew: bool) -> Durable:
+    def _durable(
+        self, published: Durable | None, catalog: Catalog, alive: bool, current: bool, start: int, *, anew: bool
+    ) -> Durable:
         plog = None if published is None else published.plog
         # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
-        if anew or not (alive and plog is not None and self._has(plog)):
+        if anew or not (current and plog is not None and self._has(plog)):
             self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
-        if alive and published is not None and (plog is None or self._has(plog)):
+        if current and published is not None and (plog is None or self._has(plog)):
             return published
         try:
             return readable_end(self.plogs, self._chain, published)
