@@ -165,8 +165,8 @@ def test_reading_makes_and_changes_nothing(run: Command, folder: Path) -> None:
 
 
 def test_what_a_terminal_would_act_on_is_escaped(run: Command) -> None:
-    run("log", "append", "many", "--key", "a\tb", "--partition", "0", "\x1b[2J\nx")
-    assert "a\\tb  \\x1b[2J\\nx\n" in run("log", "read", "many").out
+    run("log", "append", "many", "--key", "a\tb", "--partition", "0", "--header", "h\n\x1b=\r", "\x1b[2J\nx")
+    assert "a\\tb  \\x1b[2J\\nx  h\\n\\x1b=\\r\n" in run("log", "read", "many").out
 
 
 @pytest.mark.processes

@@ -100,6 +100,15 @@ def text_of(data: bytes | None) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         return f"base64:{base64.b64encode(data).decode()}"
+    return shown(text)
+
+
+def shown(text: str) -> str:
+    """Text that others chose, with what a terminal would act on escaped.
+
+    >>> shown("caf\\u00e9"), shown("\\x1b[2J")
+    ('café', '\\\\x1b[2J')
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -16,7 +16,7 @@ from cordwood.records import StoredBatch
 
 from ..connection import partitions_of, topic_info
 from ..options import wants_json
-from ..output import Table, flush, json_line, json_of, text_of, time_of
+from ..output import Table, flush, json_line, json_of, shown, text_of, time_of
 from ..progress import Progress
 
 _QUEUED_BATCHES = 8
@@ -174,7 +174,8 @@ class _TablePrinter:
                     str(record.offset),
                     time_of(record.timestamp),
                     text_of(record.key),
-                    text_of(record.value) + "".join(f"  {name}={text_of(value)}" for name, value in record.headers),
+                    text_of(record.value)
+                    + "".join(f"  {shown(name)}={text_of(value)}" for name, value in record.headers),
                 )
                 for record in batch
             ]
