@@ -174,6 +174,14 @@ def test_a_file_of_settings_that_is_not_there(run: Command, kafka: Broker, tmp_p
     assert (ran.code, ran.err) == (1, f"cordwood: {tmp_path / 'none'}: No such file or directory\n")
 
 
+def test_a_file_that_is_no_text_is_no_file_of_settings(run: Command, tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_bytes(b"s3cret=\xff\n")
+    ran = run("topics", "--url", "kafka://127.0.0.1:1", "--config", str(file))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"cordwood: {file} is not UTF-8: is it the file with the settings?\n"
+
+
 def test_a_folder_takes_no_settings(run: Command, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text("client.id=me")

@@ -125,6 +125,15 @@ def test_wrong_use(run: Command, arguments: tuple[str, ...]) -> None:
     assert (ran.code, ran.out) == (2, "")
 
 
+@pytest.mark.parametrize("values", [(), ("v",)], ids=["lines", "values"])
+def test_the_name_of_a_header_is_text(run: Command, values: tuple[str, ...]) -> None:
+    ran = run("log", "append", "events", "--header", os.fsdecode(b"\xff=\xff"), *values, stdin=b"a line\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert "the name of a header is UTF-8" in ran.err.splitlines()[-1]
+    assert run("log", "append", "events", "--header", os.fsdecode(b"n=\xff"), *values, stdin=b"a line\n").code == 0
+    assert stored(run)[0]["headers"] == [["n", {"base64": "/w=="}]]
+
+
 def test_an_unknown_topic_or_partition_is_exit_1(run: Command) -> None:
     ran = run("log", "append", "nothing", "v")
     assert ran.code == 1

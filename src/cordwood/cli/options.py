@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from cordwood.errors import InvalidInput
@@ -85,8 +86,10 @@ def config_of(args: argparse.Namespace) -> dict[str, str]:
     path: str | None = getattr(args, "config", None)
     if path is None:
         return {}
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8: is it the file with the settings?") from None
     settings: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -176,6 +179,12 @@ def header(text: str) -> tuple[str, bytes]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is no header: write NAME=VALUE")
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # the arguments of a process are bytes, and need not be text
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: the name of a header is UTF-8; its value may be any bytes"
+        ) from None
     return name, os.fsencode(value)
 
 
