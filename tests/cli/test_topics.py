@@ -58,6 +58,45 @@ def test_a_folder_that_does_not_exist_is_said_and_not_made(run: Command, folder:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "log append nope x",
+        "log append nope",
+        "log trim nope --before 0",
+        "topics delete nope --yes",
+        "wal mark m 7 42 --through 1",
+        "wal clean m 7",
+    ],
+)
+def test_only_what_makes_topics_makes_a_folder(run: Command, folder: Path, command: str) -> None:
+    ran = run(*command.split(), stdin=b"a line\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"cordwood: {folder} does not exist: `cordwood topics create NAME` makes it\n"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics create ünïcode",
+        "topics create x --partitions 10001",
+        "topics create x --retention 0s",
+        "topics create x --retention-bytes 0",
+        "wal write ünïcode 7 42 x",
+        f"wal write {'m' * 223} 7 42 x",
+        f"wal write m {1 << 63} 42 x",
+        f"wal write m 7 {1 << 63} x",
+        "wal write m 7 42 x --codec horaedb",
+    ],
+)
+def test_what_is_wrong_is_noticed_before_a_folder_is_made_for_it(run: Command, folder: Path, command: str) -> None:
+    ran = run(*command.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1].startswith("cordwood ")
+    assert not folder.exists()
+
+
 def test_creating_twice_fails_unless_that_is_ok(run: Command) -> None:
     run("topics", "create", "events", "--partitions", "3")
     ran = run("topics", "create", "events")

@@ -23,8 +23,13 @@ def reading(command: Command) -> Run:
 
 
 def writing(command: Command) -> Run:
-    """A command that needs the folder for itself."""
+    """A command that needs the folder for itself, and changes what is there."""
     return partial(_run, command, False)
+
+
+def making(command: Command) -> Run:
+    """As `writing`, but it makes the folder where there is none."""
+    return partial(_run, command, False, makes_folder=True)
 
 
 async def topic_info(cw: Client, name: str) -> TopicInfo:
@@ -51,15 +56,16 @@ def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
     return partitions_of(info, wanted)[0]
 
 
-def _run(command: Command, read_only: bool, args: argparse.Namespace) -> int:
-    run(_connected(command, read_only, args))
+def _run(command: Command, read_only: bool, args: argparse.Namespace, *, makes_folder: bool = False) -> int:
+    run(_connected(command, read_only, makes_folder, args))
     return 0
 
 
-async def _connected(command: Command, read_only: bool, args: argparse.Namespace) -> None:
+async def _connected(command: Command, read_only: bool, makes_folder: bool, args: argparse.Namespace) -> None:
     config = config_of(args)
     url = parse_url(url_of(args), config)
-    if read_only and isinstance(url, FileUrl) and not url.path.exists():
+    # Connecting would make it. After a typo in the url, an empty folder would then pass for the one that was meant.
+    if not makes_folder and isinstance(url, FileUrl) and not url.path.exists():
         raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it")
     async with connect(url_of(args), config=config, timeout=timeout_of(args), read_only=read_only) as cw:
         await command(cw, args)

@@ -9,8 +9,9 @@ from cordwood.errors import Conflict, InvalidInput
 from cordwood.log import TopicInfo
 
 from . import FAILED, Commands
-from .connection import reading, topic_info, writing
-from .options import add_common, byte_count, count, duration, wants_json
+from .checked import partitions, retention, retention_bytes, topic_name
+from .connection import making, reading, topic_info, writing
+from .options import add_common, count, wants_json
 from .output import print_json, print_table, size_of, span_of
 
 _AT_ONCE = 64
@@ -29,8 +30,10 @@ def add_to(commands: Commands) -> None:
 def _add_create(verbs: Commands) -> None:
     parser = verbs.add_parser("create", help="make a topic", description="Make a topic.")
     add_common(parser)
-    parser.add_argument("name", metavar="NAME", help="1 to 249 of A-Z a-z 0-9 . _ -")
-    parser.add_argument("--partitions", type=count, default=1, metavar="N", help="how many logs it has (default: 1)")
+    parser.add_argument("name", type=topic_name, metavar="NAME", help="1 to 249 of A-Z a-z 0-9 . _ -")
+    parser.add_argument(
+        "--partitions", type=partitions, default=1, metavar="N", help="how many logs it has (default: 1)"
+    )
     parser.add_argument(
         "--replication",
         type=count,
@@ -39,20 +42,20 @@ def _add_create(verbs: Commands) -> None:
     )
     parser.add_argument(
         "--retention",
-        type=duration,
+        type=retention,
         metavar="SPAN",
         help="how long records are kept at least, as in 7d (default: ever)",
     )
     parser.add_argument(
         "--retention-bytes",
-        type=byte_count,
+        type=retention_bytes,
         metavar="SIZE",
         help="how much of each partition is kept at least, as in 10GiB (default: all)",
     )
     parser.add_argument(
         "--exist-ok", action="store_true", help="a topic that exists already is fine, and stays as it is"
     )
-    parser.set_defaults(run=writing(_create))
+    parser.set_defaults(run=making(_create))
 
 
 def _add_delete(verbs: Commands) -> None:
@@ -60,7 +63,7 @@ def _add_delete(verbs: Commands) -> None:
         "delete", help="delete a topic and all its records", description="Delete a topic and all its records, for good."
     )
     add_common(parser)
-    parser.add_argument("name", metavar="NAME", help="the topic")
+    parser.add_argument("name", type=topic_name, metavar="NAME", help="the topic")
     parser.add_argument("--yes", action="store_true", help="do not ask; needed where nobody can answer")
     parser.set_defaults(run=_delete)
 

@@ -5,6 +5,7 @@ import argparse
 from cordwood.client import Client
 
 from .. import Commands
+from ..checked import topic_name
 from ..connection import one_partition, partitions_of, reading, topic_info, writing
 from ..options import IntermixedParser, add_common, add_partition, count, header, moment, offset, wants_json
 from ..output import print_json, print_table
@@ -95,7 +96,7 @@ def _add_trim(verbs: Commands) -> None:
 
 
 def _add_topic(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="the topic")
+    parser.add_argument("topic", type=topic_name, metavar="TOPIC", help="the topic")
     add_common(parser)
 
 

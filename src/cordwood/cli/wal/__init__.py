@@ -1,16 +1,19 @@
 """`cordwood wal`: regions of a write-ahead log, their tables and logs."""
 
 import argparse
+from collections.abc import Iterable
 
 from cordwood.wal.codecs import CODECS
 from cordwood.wal.layout import LAYOUTS
 
 from .. import Commands
-from ..connection import reading, writing
+from ..checked import region_id, table_id, wal_name
+from ..connection import making, reading, writing
 from ..options import IntermixedParser, add_common, count, offset
 from .change import clean, mark, write
 from .show import read, regions, replay, tables
 
+_WRITTEN = [name for name, codec in CODECS.items() if not codec.only_reads]
 _TAKES = " It opens the region as its owner: whoever owns it elsewhere is fenced."
 
 
@@ -62,39 +65,39 @@ def _add_changing(verbs: Commands) -> None:
         description="Write each PAYLOAD as a log, all of them or none; without any, each line of standard input, in"
         " writes as they come. A region that is missing is made." + _TAKES,
     )
-    _add_table(parser)
+    _add_table(parser, _WRITTEN)
     parser.add_argument(
         "payloads", nargs="*", default=[], metavar="PAYLOAD", help="a log (after -- if it begins with -)"
     )
-    parser.set_defaults(run=writing(write))
+    parser.set_defaults(run=making(write))
     parser = verbs.add_parser(
         "mark", help="mark logs deleted", description="Say that logs of a table are not needed any more." + _TAKES
     )
-    _add_table(parser)
+    _add_table(parser, _WRITTEN)
     parser.add_argument("--through", type=offset, required=True, metavar="N", help="the last number that is deleted")
     parser.set_defaults(run=writing(mark))
     parser = verbs.add_parser(
         "clean", help="make room", description="Trim what no table of a region needs any more." + _TAKES
     )
-    _add_region(parser)
+    _add_region(parser, _WRITTEN)
     parser.set_defaults(run=writing(clean))
 
 
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the write-ahead log")
+def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+    parser.add_argument("name", type=wal_name, metavar="NAME", help="the write-ahead log")
     add_common(parser)
-    parser.add_argument("--codec", choices=CODECS, default="cordwood", help="what its records look like")
+    parser.add_argument("--codec", choices=codecs, default="cordwood", help="what its records look like")
     parser.add_argument("--layout", choices=LAYOUTS, default="two-topics", help="where its regions lie")
 
 
-def _add_region(parser: argparse.ArgumentParser) -> None:
-    _add_name(parser)
-    parser.add_argument("region", type=offset, metavar="REGION", help="the id of the region")
+def _add_region(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+    _add_name(parser, codecs)
+    parser.add_argument("region", type=region_id, metavar="REGION", help="the id of the region")
 
 
-def _add_table(parser: argparse.ArgumentParser) -> None:
-    _add_region(parser)
-    parser.add_argument("table", type=offset, metavar="TABLE", help="the id of the table")
+def _add_table(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+    _add_region(parser, codecs)
+    parser.add_argument("table", type=table_id, metavar="TABLE", help="the id of the table")
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,37 @@
+"""Arguments that the library checks too, checked before anything is opened: a typo must not leave a folder behind."""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from cordwood.errors import InvalidInput
+from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
+from cordwood.wal.names import checked_id, checked_wal_name
+
+from .options import byte_count, count, duration, offset
+
+T = TypeVar("T")
+
+
+def _checked(parse: Callable[[str], T], check: Callable[[T], object]) -> Callable[[str], T]:
+    """An argument as `parse` reads it, if `check` lets it pass."""
+
+    def read(text: str) -> T:
+        value = parse(text)
+        try:
+            check(value)
+        except InvalidInput as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value
+
+    return read
+
+
+topic_name = _checked(str, checked_topic_name)
+partitions = _checked(count, checked_partitions)
+retention = _checked(duration, checked_retention)
+retention_bytes = _checked(byte_count, checked_retention_bytes)
+wal_name = _checked(str, checked_wal_name)
+region_id = _checked(offset, partial(checked_id, "region"))
+table_id = _checked(offset, partial(checked_id, "table"))
