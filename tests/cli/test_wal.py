@@ -148,6 +148,19 @@ def test_other_codecs_and_layouts(run: Command) -> None:
 
 
 @pytest.mark.usefixtures("region")
+def test_a_region_of_another_codec_is_one_line_that_names_the_codec(start: Start, run: Command) -> None:
+    assert run("wal", "mark", "metrics", "7", "42", "--through", "4").code == 0
+    assert run("wal", "clean", "metrics", "7").code == 0
+    assert lines(run("log", "bounds", "metrics_meta_7", "--json").out)[0]["start"] > 0
+    for arguments in (("replay", "metrics", "7"), ("write", "metrics", "7", "42", "a")):
+        process = start("wal", *arguments, "--codec", "rfc")
+        out, err = process.communicate()
+        assert (process.returncode, out, err.count(b"\n")) == (1, b"", 1)
+        assert err.startswith(b"cordwood: metrics_meta_7/0 at offset ")
+        assert err.endswith(b"(read with --codec rfc)\n")
+
+
+@pytest.mark.usefixtures("region")
 def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
     for verb in (("tables",), ("read", "42"), ("replay",), ("clean",), ("mark", "42", "--through", "1")):
         ran = run("wal", verb[0], "metrics", "8", *verb[1:])

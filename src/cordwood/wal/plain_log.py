@@ -118,15 +118,16 @@ class PlainMeta:
             return
         async with self.log.read(self.start, self.end) as reader:
             async for batch in reader:
+                for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
+                    for known in self.codec.decode_meta(key, value, self._region, self.log.name, offset):
+                        self._fold(known)
+                # Only now: a log whose records are those of another codec was not cut.
                 if batch.offsets[0] == self.start > 0 and not self._begins_whole(batch):
                     _LOGGER.warning(
                         "%s was cut before offset %d: deleted logs may come back, and numbers of tables without logs",
                         self.log.name,
                         self.start,
                     )
-                for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
-                    for known in self.codec.decode_meta(key, value, self._region, self.log.name, offset):
-                        self._fold(known)
                 await asyncio.sleep(0)
 
     def _fold(self, new: Known) -> None:

@@ -5,19 +5,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cordwood.client import Client
-from cordwood.errors import NotFound
+from cordwood.errors import Corrupt, NotFound
 from cordwood.wal import Region
 
 
 @asynccontextmanager
 async def opened(cw: Client, args: argparse.Namespace, *, create: bool = False) -> AsyncIterator[Region]:
+    try:
+        async with await _region(cw, args, create) as region:
+            yield region
+    except Corrupt as error:
+        # Sound records of another codec look damaged.
+        raise Corrupt(f"{error} (read with --codec {args.codec})") from error
+
+
+async def _region(cw: Client, args: argparse.Namespace, create: bool) -> Region:
     # Nothing runs in the background: the command is over before it would.
     wal = cw.wal(args.name, codec=args.codec, layout=args.layout, clean_every=None)
     try:
-        region = await wal.region(args.region, create=create)
+        return await wal.region(args.region, create=create)
     except NotFound:
         raise NotFound(
             f"write-ahead log {args.name!r} has no region {args.region}: `cordwood wal regions {args.name}` lists them"
         ) from None
-    async with region:
-        yield region
