@@ -9,10 +9,10 @@ from cordwood.cli.log import lines as lines_module
 from cordwood.cli.log.lines import BATCH_BYTES, LineBatches
 
 
-async def batches_of(path: Path, record_bytes: int = 32) -> list[list[bytes]]:
+async def batches_of(path: Path, record_bytes: int = 32, line_bytes_max: int = 2 << 20) -> list[list[bytes]]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        source = LineBatches(descriptor, record_bytes, 2 << 20)
+        source = LineBatches(descriptor, record_bytes, line_bytes_max)
         batches = []
         while batch := await source.next():
             batches.append(batch)
@@ -48,6 +48,12 @@ async def test_a_line_that_is_more_than_a_batch_goes_alone(tmp_path: Path) -> No
         [BATCH_BYTES + 5],
         [1],
     ]
+
+
+async def test_a_log_that_takes_little_gets_small_batches(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"0123456789\n" * 1000)
+    batches = await batches_of(tmp_path / "lines", record_bytes=2, line_bytes_max=240)
+    assert {len(batch) for batch in batches} == {10}
 
 
 async def test_an_input_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -136,6 +136,17 @@ def test_a_writer_whose_region_another_one_takes_says_so_and_keeps_what_it_acked
             run("topics", "delete", topic, "--yes", *where)
 
 
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+def test_a_line_may_be_as_long_as_a_write_and_many_short_ones_go_in_several(run: Command, codec: str) -> None:
+    write = ("wal", "write", "metrics", "7", "42", "--codec", codec)
+    assert run(*write, stdin=b"x" * (3 << 19)).out.split()[-4:] == ["42", "1", "1", "1"]
+    ran = run(*write, stdin=b"y\n" * 100_000)
+    assert (ran.err, ran.out.split()[-4:]) == ("", ["42", "2", "100001", "100,000"])
+    ran = run(*write, stdin=b"fits\n" + b"z" * ((2 << 20) + 1))
+    assert (ran.code, ran.err) == (1, "cordwood: line 2 has more than 2097152 bytes: split it\n")
+    assert ran.out.split()[-4:] == ["42", "100002", "100002", "1"]
+
+
 def test_other_codecs_and_layouts(run: Command) -> None:
     rfc = ("--codec", "rfc", "--layout", "one-topic")
     assert run("wal", "write", "old", "7", "42", "a", "b", *rfc).code == 0

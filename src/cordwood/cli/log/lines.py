@@ -7,7 +7,7 @@ import select
 from cordwood.errors import TooLarge
 
 BATCH_BYTES = 1024 * 1024
-"""A batch is full at this many bytes: half of what one append takes, and far more than a sync costs."""
+"""A batch is full at this many bytes, or at half of what one append takes: far more than a sync costs."""
 
 _READ_BYTES = 256 * 1024
 
@@ -23,6 +23,7 @@ class LineBatches:
         self._descriptor = descriptor
         self._record_bytes = record_bytes
         self._line_bytes_max = line_bytes_max
+        self._batch_bytes = min(BATCH_BYTES, line_bytes_max // 2)
         self._lines: list[bytes] = []
         self._rest: list[bytes] = []
         self._rest_bytes = 0
@@ -41,7 +42,7 @@ class LineBatches:
 
     def _read_what_is_there(self) -> None:
         self._read()
-        while self._weight() < BATCH_BYTES and not self._at_end and _has_more(self._descriptor):
+        while self._weight() < self._batch_bytes and not self._at_end and _has_more(self._descriptor):
             self._read()
 
     def _weight(self) -> int:
@@ -79,7 +80,7 @@ class LineBatches:
         size = 0
         for place, line in enumerate(self._lines):
             size += len(line) + self._record_bytes
-            if size > BATCH_BYTES and place:
+            if size > self._batch_bytes and place:
                 break
         else:
             place = len(self._lines)

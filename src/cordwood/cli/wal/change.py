@@ -12,10 +12,9 @@ from ..log.lines import LineBatches
 from ..options import wants_json
 from ..output import print_ack, print_json, print_table, size_of
 from ..progress import Progress
-from .region import opened
+from .region import opened, record_bytes_max
 
-_LOG_BYTES = 4  # what a log takes in a write besides its payload
-_LINE_BYTES_MAX = 1024 * 1024
+_LOG_BYTES = 96  # more than a log takes in a write besides its payload, in any codec
 
 
 async def write(cw: Client, args: argparse.Namespace) -> None:
@@ -25,7 +24,7 @@ async def write(cw: Client, args: argparse.Namespace) -> None:
             if args.payloads:
                 writer.note(await region.write(args.table, [os.fsencode(payload) for payload in args.payloads]))
             else:
-                async for lines in _lines():
+                async for lines in _lines(await record_bytes_max(cw, args)):
                     writer.note(await region.write(args.table, lines))
         finally:
             writer.report()  # also of what was written before a failure: it is there to stay
@@ -59,12 +58,12 @@ async def clean(cw: Client, args: argparse.Namespace) -> None:
         print(f"{size_of(after.bytes)} are left, since table {after.held_by} has live logs there")
 
 
-async def _lines() -> AsyncIterator[list[bytes]]:
+async def _lines(bytes_max: int) -> AsyncIterator[list[bytes]]:
     if sys.stdin is None:
         raise InvalidInput("standard input is closed: give PAYLOADs")
     if sys.stdin.isatty():
         print("a log a line; end with Ctrl-D", file=sys.stderr)
-    batches = LineBatches(sys.stdin.fileno(), _LOG_BYTES, _LINE_BYTES_MAX)
+    batches = LineBatches(sys.stdin.fileno(), _LOG_BYTES, bytes_max)
     with Progress("written") as progress:
         while lines := await batches.next():
             yield lines

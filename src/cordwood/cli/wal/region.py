@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from cordwood.client import Client
 from cordwood.errors import Corrupt, NotFound
 from cordwood.wal import Region
+from cordwood.wal.layout import LAYOUTS
 
 
 @asynccontextmanager
@@ -17,6 +18,12 @@ async def opened(cw: Client, args: argparse.Namespace, *, create: bool = False) 
     except Corrupt as error:
         # Sound records of another codec look damaged.
         raise Corrupt(f"{error} (read with --codec {args.codec})") from error
+
+
+async def record_bytes_max(cw: Client, args: argparse.Namespace) -> int:
+    """What the region's log takes at most."""
+    place = LAYOUTS[args.layout].place(args.name, args.region)
+    return (await cw.topic(place.data.topic)).batch_bytes_max
 
 
 async def _region(cw: Client, args: argparse.Namespace, create: bool) -> Region:
