@@ -234,6 +234,16 @@ def test_a_closed_stdout_is_no_fault(start: Start) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("log read nothing", 1), ("log read nothing --json", 1), ("log read", 2), ("", 2)]
+)
+def test_where_stderr_is_closed_nothing_takes_its_way_to_stdout(start: Start, arguments: str, code: int) -> None:
+    process = start(*arguments.split(), stderr=None, preexec_fn=lambda: os.close(2))
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (code, b"")
+
+
+@pytest.mark.processes
 async def test_a_reader_beside_a_writer_sees_what_is_acked(folder: Path, start: Start) -> None:
     async with cordwood.connect(folder) as cw:
         await cw.log("events").append(Batch.of([b"fresh"]))

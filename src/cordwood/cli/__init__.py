@@ -19,7 +19,7 @@ from typing import Any, TextIO, TypeAlias
 from cordwood._version import __version__
 from cordwood.errors import CordwoodError, InvalidInput
 
-from .output import escape_what_cannot_be_shown, flush
+from .output import escape_what_cannot_be_shown, flush, keep_stdout_for_output
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -61,6 +61,7 @@ Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 int
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments) and return its exit code."""
+    keep_stdout_for_output()
     if sys.platform != "linux":
         return _fail(f"it runs on Linux only, and this is {sys.platform}", FAILED)
     escape_what_cannot_be_shown()

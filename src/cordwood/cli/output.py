@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,12 @@ def escape_what_cannot_be_shown() -> None:
     """A terminal may know ASCII only, and a name of a file may be no text at all: `\\u2205` is better than an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def keep_stdout_for_output() -> None:
+    """Where stderr is closed nobody hears what goes there: `print`, and argparse, would take stdout instead."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as long as the process lives
 
 
 def flush() -> None:
