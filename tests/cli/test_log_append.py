@@ -269,3 +269,4 @@ def test_a_second_writer_is_one_line_with_the_pid_of_the_first(start: Start) -> 
     out, err = second.communicate()
     assert (second.returncode, out, err.count(b"\n")) == (1, b"", 1)
     assert f"process {first.pid}".encode() in err
+    assert b"try again when that one has closed it" in err

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Log, Region, Timeout, Trimmed, Unavailable
+from cordwood import Batch, Client, InvalidInput, Log, NotFound, Region, Timeout, Trimmed, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.coordinator.sqlite import SqliteCoordinator
 from cordwood.log.native.engine import EngineSettings, FolderEngine
@@ -243,6 +243,14 @@ async def test_a_read_only_connection_makes_no_folder(data: Path) -> None:
     with pytest.raises(Unavailable):
         await cordwood.connect(data, read_only=True)
     assert "data" not in os.listdir(data.parent)
+
+
+async def test_a_folder_without_anything_is_named_with_what_to_do(data: Path) -> None:
+    os.mkdir(data)
+    async with cordwood.connect(data, read_only=True) as cw:
+        assert await cw.topics() == []
+        with pytest.raises(NotFound, match=f"^nothing was ever written to {data}: create a topic in it first$"):
+            await cw.log("events").bounds()
 
 
 @pytest.mark.processes

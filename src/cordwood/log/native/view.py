@@ -27,6 +27,7 @@ class FolderView:
 
     def __init__(self, disk: Disk, writer_alive: Callable[[], bool]) -> None:
         self.plogs = PlogStore(disk)
+        self._where: object = getattr(disk, "root", "this folder")  # not every disk is at a path
         self.writer_alive = writer_alive
         self.published = PublishedReader(disk)
         self._lock = threading.Lock()
@@ -36,7 +37,7 @@ class FolderView:
     def catalog(self) -> Catalog:
         catalog = self.published.catalog()
         if catalog is None:
-            raise NotFound("nothing was ever written to this folder: open it for writing once")
+            raise NotFound(f"nothing was ever written to {self._where}: create a topic in it first")
         return catalog
 
     def topics(self) -> list[TopicRow]:
