@@ -1,41 +1,39 @@
 """The examples and the table of `docs/testing.md` are what the suite does."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from cordwood.testing import LogConformance
 from cordwood.testing.under_test import UnderTest
-from tests.conformance.memory import MemoryEngine, Store
+from tests.docs.pages import ROOT, blocks, page
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def suites() -> dict[str, Any]:
-    """What the page defines, its blocks run one after the other."""
-    names: dict[str, Any] = {"MyEngine": lambda: MemoryEngine(Store())}
-    for example in EXAMPLES:
-        exec(example, names)
-    return names
+PAGE = page("docs/testing.md")
+MINE = "from tests.conformance.memory import MemoryEngine as MyEngine, Store as MyStore\n"
+# The first class is that of test_embedded.py, which runs all of it.
+CHOSEN = "TestMyEngine or (TestEmbedded and trim)"
 
 
-async def test_the_first_example_connects(suites: dict[str, Any], tmp_path: Path) -> None:
-    suite = suites["TestEmbedded"]
-    async with suite().connect(f"file:{tmp_path}/data") as cw:
-        assert await cw.topics() == []
-
-
-async def test_the_second_example_connects_to_an_engine_of_its_own(suites: dict[str, Any]) -> None:
-    suite = suites["TestMyEngine"]
-    assert issubclass(suite, LogConformance)
-    async with suite().connect("file:/in-memory") as cw:
-        assert await cw.topics() == []
-    assert not suite.reopens
-    assert vars(suite)["test_the_next_connection_finds_everything_and_goes_on"] is None
+def test_the_examples_pass_as_the_suites_that_they_are(tmp_path: Path) -> None:
+    """In a project of their own, set up as the page says."""
+    (settings,) = blocks(PAGE, "toml")
+    (tmp_path / "pyproject.toml").write_text(settings)
+    examples = [block for block in blocks(PAGE, "python") if "LogConformance" in block]
+    (tmp_path / "test_engines.py").write_text(MINE + "\n".join(examples))
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", "--timeout=20", "-p", "no:cacheprovider", "-k", CHOSEN],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    passed, deselected = map(int, re.findall(r"(\d+) (?:passed|deselected)", ran.stdout))
+    whole = (passed + deselected) // 2
+    assert whole > 100
+    assert passed > whole, "all of one class, and some of the other"
 
 
 def test_the_table_has_every_promise_with_its_default() -> None:
