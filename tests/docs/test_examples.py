@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
 def test_the_example_of_the_readme_is_short() -> None:
     (program,) = blocks(page("README.md"), "python")
     assert len([line for line in program.splitlines() if line.strip()]) <= 20
+
+
+def test_the_readme_says_what_installing_brings_and_which_extras_there_are() -> None:
+    project = tomllib.loads(page("pyproject.toml"))["project"]
+    readme = page("README.md")
+    (extras,) = re.findall(r"pip install '[^'\[]*\[([a-z,]+)\]'", readme)
+    assert set(extras.split(",")) == set(project["optional-dependencies"])
+    assert [re.split(r"\W", needed)[0] for needed in project["dependencies"]] == ["crc32c"]
+    assert "That brings crc32c and nothing else" in readme
 
 
 def test_links_lead_somewhere() -> None:
