@@ -58,6 +58,12 @@ def test_the_help_shows_a_first_walk(run: Command) -> None:
         assert line in out
 
 
+def test_the_help_says_where_logs_can_be(run: Command) -> None:
+    for out in (run("--help").out, run("log", "append", "--help").out):
+        assert "file:FOLDER" in out
+        assert "kafka://HOST:PORT" in out
+
+
 @pytest.mark.parametrize("arguments", ["log", "log fell", "topics fell", "tour --fell", "tour extra", "log read a b"])
 def test_wrong_words_are_exit_2(run: Command, arguments: str) -> None:
     ran = run(*arguments.split())

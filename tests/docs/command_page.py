@@ -40,7 +40,8 @@ def _section(path: tuple[str, ...], parser: argparse.ArgumentParser) -> Iterator
 
 
 def _written(action: argparse.Action) -> str:
-    name = str(action.metavar or action.dest)
+    values = None if action.choices is None else f"{{{','.join(action.choices)}}}"
+    name = str(action.metavar or values or action.dest)
     if not action.option_strings:
         return f"{name} …" if action.nargs == "*" else name
     return action.option_strings[0] if action.nargs == 0 else f"{action.option_strings[0]} {name}"

@@ -15,6 +15,11 @@ def test_the_reference_is_that_of_the_parser() -> None:
     assert TEXT.partition(MARK)[2] == f"\n{reference()}", "run `python -m tests.docs.command_page`"
 
 
+def test_options_that_take_one_of_a_few_words_show_them() -> None:
+    for option in ("--codec {cordwood,rfc,horaedb}", "--codec {cordwood,rfc}", "--layout {two-topics,one-topic}"):
+        assert f"| `{option}` |" in TEXT
+
+
 def test_the_lines_of_the_page_are_commands_that_exist() -> None:
     found = re.findall(r"^\$ cordwood (.*?)(?: [|<].*)?$", TEXT, re.MULTILINE)
     assert len(found) > 5

@@ -31,11 +31,11 @@ WRONG_USE = 2
 INTERRUPTED = 130  # as a shell reports a program that SIGINT ended
 
 _DESCRIPTION = """\
-Durable, ordered logs, embedded in a folder: nothing to install or to start.
+Durable, ordered logs: embedded in a folder, with nothing to install or to start, or on Kafka.
 
 A topic has one or more partitions, and each partition is a log: records in the order in which they were
-appended, each with an offset that counts from 0. An append returns when its records are on the disk.
-One process at a time writes a folder; any number of them read beside it.
+appended, each with an offset that counts from 0. An append returns when its records are on the disk, or
+on Kafka's servers. One process at a time writes a folder; any number of them read beside it.
 """
 
 _EPILOG = """\
@@ -54,7 +54,7 @@ A first walk:
   cordwood wal write metrics 7 42 a b           two logs of table 42 in region 7 of a write-ahead log
   cordwood wal replay metrics 7                 show the logs of all its tables
 
-Where: --url file:FOLDER, else $CORDWOOD_URL, else file:./cordwood-data.
+Where: --url file:FOLDER or --url kafka://HOST:PORT, else $CORDWOOD_URL, else file:./cordwood-data.
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 interrupted.
 """
 

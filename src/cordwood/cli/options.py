@@ -47,7 +47,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--url",
         default=argparse.SUPPRESS,
         metavar="URL",
-        help=f"where the logs are (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
+        help=f"where the logs are: file:FOLDER or kafka://HOST:PORT (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
     )
     parser.add_argument(
         "--config",

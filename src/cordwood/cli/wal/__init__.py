@@ -86,8 +86,12 @@ def _add_changing(verbs: Commands) -> None:
 def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
     parser.add_argument("name", type=wal_name, metavar="NAME", help="the write-ahead log")
     add_common(parser)
-    parser.add_argument("--codec", choices=codecs, default="cordwood", help="what its records look like")
-    parser.add_argument("--layout", choices=LAYOUTS, default="two-topics", help="where its regions lie")
+    parser.add_argument(
+        "--codec", choices=codecs, default="cordwood", help="what its records look like (default: cordwood)"
+    )
+    parser.add_argument(
+        "--layout", choices=LAYOUTS, default="two-topics", help="where its regions lie (default: two-topics)"
+    )
 
 
 def _add_region(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
