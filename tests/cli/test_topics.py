@@ -122,6 +122,7 @@ def test_creating_twice_fails_unless_that_is_ok(run: Command) -> None:
         ("create", "x", "--retention-bytes", "10GB/s"),
         ("create", "x", "--retention-bytes", "0"),
         ("create", "x", "--retention-bytes", "99999999TiB"),
+        ("create", "x", "--retention-bytes", "9" * 400),
         ("delete",),
         ("rename", "x"),
         ("--url", "data"),
@@ -133,6 +134,20 @@ def test_wrong_use_is_exit_2_and_says_why(run: Command, arguments: tuple[str, ..
     ran = run("topics", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines()[-1].startswith("cordwood")
+
+
+@pytest.mark.parametrize("span", ["20000w", "366d", "0s", "0.0001ms", "9" * 400 + "s"])
+def test_a_timeout_that_makes_no_sense_is_refused_with_the_limit(run: Command, folder: Path, span: str) -> None:
+    ran = run("topics", "create", "x", "--timeout", span)
+    assert (ran.code, ran.out) == (2, "")
+    assert " at most " in ran.err.splitlines()[-1]
+    assert not folder.exists()
+
+
+def test_a_year_can_be_waited(run: Command) -> None:
+    assert run("topics", "create", "x", "--timeout", "365d").code == 0
+    assert run("log", "append", "x", "--timeout", "52w", stdin=b"v\n").code == 0
+    assert run("log", "read", "x", "--timeout", "365d", "--json").out.count("\n") == 1
 
 
 def test_an_engine_that_is_not_there_is_one_line(run: Command) -> None:

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cordwood.errors import InvalidInput
 DEFAULT_URL = "file:./cordwood-data"
 URL_VARIABLE = "CORDWOOD_URL"
 TIMEOUT_SECONDS = 30
+TIMEOUT_MAX = timedelta(days=365)  # more makes no sense, and clocks of the system end somewhere
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {
@@ -57,7 +59,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=duration,
+        type=timeout,
         default=argparse.SUPPRESS,
         metavar="SPAN",
         help=f"for connecting, and for each call (default: {TIMEOUT_SECONDS}s)",
@@ -122,16 +124,28 @@ def duration(text: str) -> timedelta:
     if unit not in _SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no time span: write a number and ms, s, m, h, d or w, as in 7d")
     try:
-        return timedelta(seconds=number * _SECONDS[unit])
+        return timedelta(seconds=float(number * _SECONDS[unit]))
     except OverflowError:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {timedelta.max.days} days") from None
+
+
+def timeout(text: str) -> timedelta:
+    """A time span that somebody may wait for.
+
+    >>> timeout("1.5s")
+    datetime.timedelta(seconds=1, microseconds=500000)
+    """
+    span = duration(text)
+    if not timedelta(0) < span <= TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time to wait: more than 0, and at most {TIMEOUT_MAX.days}d")
+    return span
 
 
 def byte_count(text: str) -> int:
     """A number of bytes, with or without a unit.
 
-    >>> byte_count("10GiB"), byte_count("1.5kB"), byte_count("7")
-    (10737418240, 1500, 7)
+    >>> byte_count("10GiB"), byte_count("1.5kB"), byte_count("9007199254740993")
+    (10737418240, 1500, 9007199254740993)
     """
     number, unit = _quantity(text)
     if unit not in _BYTES:
@@ -188,6 +202,7 @@ def header(text: str) -> tuple[str, bytes]:
     return name, os.fsencode(value)
 
 
-def _quantity(text: str) -> tuple[float, str]:
+def _quantity(text: str) -> tuple[Fraction, str]:
+    # A fraction: a float is not exact beyond 2^53, and infinite at some length.
     found = _QUANTITY.fullmatch(text)
-    return (float(found["number"]), found["unit"]) if found else (0, "?")
+    return (Fraction(found["number"]), found["unit"]) if found else (Fraction(0), "?")
