@@ -55,6 +55,14 @@ def test_records_are_written_read_and_trimmed(run: Command, events: str) -> None
     assert [json.loads(line)["offset"] for line in run("log", "read", events, "--json").out.splitlines()] == [1]
 
 
+@pytest.mark.usefixtures("url")
+def test_more_time_than_librdkafka_gives_a_request(run: Command, topic: str) -> None:
+    for verb in ("topics create", "log append", "log read", "log bounds", "log trim", "topics delete"):
+        rest = {"log append": ("v",), "log trim": ("--before", "1"), "topics delete": ("--yes",)}.get(verb, ())
+        ran = run(*verb.split(), topic, *rest, "--timeout", "365d")
+        assert (ran.code, ran.err) == (0, ""), verb
+
+
 def test_lines_of_a_file_are_appended_in_batches(run: Command, events: str) -> None:
     ran = run("log", "append", events, "--json", stdin=b"\n".join(b"line %d" % number for number in range(3000)))
     assert (ran.code, ran.err) == (0, "")

@@ -8,13 +8,17 @@ from cordwood.errors import Timeout
 ATTEMPT_SECONDS = 2.0
 """A request to a broker that has just died is not answered: after so long another one is asked."""
 
+REQUEST_SECONDS_MAX = 3600.0
+"""What librdkafka takes for one request."""
+
 
 def seconds_left(what: str, deadline: float) -> float:
     """Until `deadline`, by the monotonic clock; `Timeout` once there is nothing left."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise Timeout(f"{what} took more than the time given: see that the brokers run, and try again")
-    return max(left, 0.001)  # librdkafka counts in milliseconds, and takes 0 for no wait at all
+    # librdkafka counts in milliseconds, and takes 0 for no wait at all.
+    return min(max(left, 0.001), REQUEST_SECONDS_MAX)
 
 
 def attempts(what: str, deadline: float) -> Iterator[float]:
