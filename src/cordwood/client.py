@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
+from cordwood.log.arguments import checked_timeout
+from cordwood.log.outcome import change
 from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
     checked_partition,
@@ -48,17 +50,10 @@ def connect(
     """
     # Parsed here, so that a relative path means the folder at the call, not at the await.
     parsed = parse_url(url, config)
-    return Connecting(parsed, _checked_timeout(timeout), read_only)
-
-
-def _checked_timeout(timeout: float) -> float:
-    try:
-        enough = timeout > 0
-    except TypeError:
-        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}") from None
-    if not enough:  # NaN too
+    seconds = checked_timeout(timeout)
+    if not seconds:
         raise InvalidInput(f"timeout is {timeout!r} seconds: it must be more than 0")
-    return timeout
+    return Connecting(parsed, seconds, read_only)
 
 
 class Connecting:
@@ -153,15 +148,16 @@ class Client:
         ```
         """
         self._check_open()
-        return await self._engine.create_topic(
-            checked_topic_name(name),
-            partitions=checked_partitions(partitions),
-            replication=checked_replication(replication),
-            retention=checked_retention(retention),
-            retention_bytes=checked_retention_bytes(retention_bytes),
-            exist_ok=exist_ok,
-            timeout=self._time(timeout),
-        )
+        with change():
+            return await self._engine.create_topic(
+                checked_topic_name(name),
+                partitions=checked_partitions(partitions),
+                replication=checked_replication(replication),
+                retention=checked_retention(retention),
+                retention_bytes=checked_retention_bytes(retention_bytes),
+                exist_ok=exist_ok,
+                timeout=self._time(timeout),
+            )
 
     async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
         """The names of all topics that begin with `prefix`, sorted."""
@@ -178,7 +174,8 @@ class Client:
     async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a topic and all its records; `NotFound` if there is none."""
         self._check_open()
-        await self._engine.delete_topic(checked_topic_name(name), timeout=self._time(timeout))
+        with change():
+            await self._engine.delete_topic(checked_topic_name(name), timeout=self._time(timeout))
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """One partition of a topic. No I/O: whether it exists shows at the first call on it.
@@ -275,10 +272,10 @@ class Client:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable(f"the connection to {self.url} is closed: connect again")
+            raise Unavailable(f"the connection to {self.url} is closed: connect again", outcome="not_written")
 
     def _time(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self._timeout if timeout is None else checked_timeout(timeout)
 
 
 def _all_or_error(results: Mapping[int, Sequence[int] | BaseException]) -> dict[int, Sequence[int]]:

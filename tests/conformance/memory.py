@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
 from cordwood.log import Engine, Log, Reader, TopicInfo
-from cordwood.log.arguments import checked_range, milliseconds_at, whole_number
+from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
+from cordwood.log.outcome import change
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
 from cordwood.records.headers import HeaderColumn
 
@@ -124,6 +125,7 @@ class MemoryLog(Log):
         if not isinstance(batch, Batch):
             raise TypeError(f"a Batch is needed, not {type(batch).__name__}")
         check_size(batch)
+        check_time(timeout)
         with self.engine.store.lock:
             partition = self.found()
             first = partition.end
@@ -141,17 +143,20 @@ class MemoryLog(Log):
         return self.reader_class(self, start, stop, follow)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        check_time(timeout)
         partition = self.found()
         return partition.start, partition.end
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
         wanted = milliseconds_at(when)
+        check_time(timeout)
         partition = self.found()
         return next((r.offset for r in partition.records if r.timestamp >= wanted), partition.end)
 
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
         before = whole_number("before", before)
-        with self.engine.store.lock:
+        check_time(timeout)
+        with change(), self.engine.store.lock:
             partition = self.found()
             if not 0 <= before <= partition.end:
                 raise InvalidInput(f"{before} is not in 0 to {partition.end}")
@@ -215,6 +220,11 @@ class MemoryReader(Reader):
         self.closed = True
         self.log.engine.readers.discard(self)
         self.woken()
+
+
+def check_time(timeout: float | None) -> None:
+    if timeout is not None:
+        checked_timeout(timeout)
 
 
 def check_size(batch: Batch) -> None:

@@ -20,6 +20,7 @@ from cordwood import Batch, Client, InvalidInput, Log, NotFound, Region, Timeout
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.coordinator.sqlite import SqliteCoordinator
 from cordwood.log.native.engine import EngineSettings, FolderEngine
+from cordwood.log.native.folder_lock import is_locked
 from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.reader import NativeReader
 from cordwood.log.native.stream.append import Append
@@ -128,10 +129,47 @@ def test_on_another_platform_a_folder_is_unavailable_in_one_line(data: Path) -> 
 
 def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
     for timeout in (0, -1, float("nan")):
-        with pytest.raises(InvalidInput, match=f"timeout is {timeout!r} seconds: it must be more than 0"):
+        with pytest.raises(
+            InvalidInput, match=rf"timeout is {timeout!r} seconds: it (must be more|cannot be less) than 0"
+        ):
             cordwood.connect(data, timeout=timeout)
     with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
         cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # that is what is tested
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 10**400], ids=["inf", "10^400"])
+def test_a_timeout_that_no_clock_can_count_is_for_ever(data: Path, timeout: float) -> None:
+    with cordwood.sync.connect(data, timeout=timeout) as cw:
+        cw.create_topic("events", timeout=timeout)
+        assert cw.log("events").append(Batch.of([b"0"]), timeout=timeout) == range(1)
+        cw.log("events").trim(before=1, timeout=timeout)
+    assert not is_locked(data / "lock")
+
+
+async def test_changes_whose_time_is_over_may_happen_and_say_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def late(coordinator: SqliteCoordinator) -> Any:
+        go_on.wait(30)
+        return transaction(coordinator)
+
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"0"]))
+        transaction = SqliteCoordinator._transaction
+        monkeypatch.setattr(SqliteCoordinator, "_transaction", late)
+        for change in (
+            cw.log("events").trim(before=1, timeout=0.01),
+            cw.create_topic("more", timeout=0.01),
+            cw.delete_topic("events", timeout=0.01),
+        ):
+            with pytest.raises(Timeout) as caught:
+                await change
+            assert caught.value.outcome == "unknown"
+        go_on.set()
+        async with asyncio.timeout(30):
+            while await cw.topics() != ["more"]:
+                pass
 
 
 async def test_a_call_whose_time_is_over_says_how_long_that_was_and_what_to_do(data: Path) -> None:

@@ -1,9 +1,13 @@
-"""What callers may pass to a log, whatever its engine: whole numbers, and times."""
+"""What callers may pass to a log, whatever its engine: whole numbers, points and spans of time."""
 
 import operator
 from datetime import UTC, datetime, timedelta
+from numbers import Real
 
 from cordwood.errors import InvalidInput
+
+TIMEOUT_SECONDS_MAX = 10 * 365 * 86400
+"""No clock or lock of Python's overflows at that."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -19,6 +23,19 @@ def whole_number(what: str, value: object) -> int:
         return int(operator.index(value))  # type: ignore[arg-type]  # that is what is asked here
     except TypeError:
         raise TypeError(f"{what} is an int, not {type(value).__name__}") from None
+
+
+def checked_timeout(timeout: float) -> float:
+    """The seconds that a call may take: 0 is "at once", and what is longer than ten years counts as that.
+
+    >>> checked_timeout(2), checked_timeout(float("inf")) == TIMEOUT_SECONDS_MAX
+    (2, True)
+    """
+    if not isinstance(timeout, Real):
+        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}")
+    if not timeout >= 0:  # NaN too
+        raise InvalidInput(f"timeout is {timeout!r} seconds: it cannot be less than 0", outcome="not_written")
+    return min(timeout, TIMEOUT_SECONDS_MAX)
 
 
 def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int | None]:

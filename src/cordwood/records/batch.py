@@ -82,6 +82,9 @@ class Batch:
     See `GROUP_WEIGHT_MAX`.
     """
 
+    def __init__(self) -> None:
+        raise TypeError(f"{type(self).__name__} is not to be called: use Batch.of(values)")
+
     @staticmethod
     def of(
         values: Sequence[bytes | None],

@@ -1,13 +1,17 @@
 """Writes that do not end well: cancelled, out of time, refused. Whatever happens, the log stays consistent."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 
 from cordwood.client import Client
-from cordwood.errors import CordwoodError, Timeout, TooLarge, Unavailable
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, TooLarge, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
-from cordwood.testing.under_test import UnderTest, numbered, promised, records_of, values_of
+from cordwood.testing.under_test import UnderTest, numbered, promised, raises_as_write, records_of, values_of
 
 Outcome = Sequence[int] | BaseException
 """What an append came to: its offsets, or its error."""
@@ -103,6 +107,39 @@ class Outcomes(UnderTest):
                     await call
                 except Timeout:
                     pass
+
+    async def test_what_is_no_time_is_refused(self, cw: Client, log: Log) -> None:
+        def calls(timeout: float) -> list[Coroutine[Any, Any, Any]]:
+            return [
+                cw.topics(timeout=timeout),
+                cw.topic(log.topic, timeout=timeout),
+                cw.create_topic("made", timeout=timeout),
+                cw.delete_topic(log.topic, timeout=timeout),
+                cw.append(log.topic, Batch.of([b"x"]), timeout=timeout),
+                log.append(Batch.of([b"x"]), timeout=timeout),
+                log.bounds(timeout=timeout),
+                log.trim(before=0, timeout=timeout),
+                log.offset_at(datetime.now(UTC), timeout=timeout),
+            ]
+
+        for call in [*calls(-1), *calls(float("nan"))]:
+            with pytest.raises(InvalidInput, match=r"timeout is (-1|nan) seconds"):
+                await call
+        for call in calls("1"):  # type: ignore[arg-type]  # that is what is tested
+            with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
+                await call
+        assert await values_of(log) == []
+
+    async def test_a_change_that_is_refused_says_that_nothing_was_changed(self, cw: Client, log: Log) -> None:
+        with raises_as_write(Conflict, "not_written"):
+            await cw.create_topic(log.topic)
+        with raises_as_write(InvalidInput, "not_written"):
+            await cw.create_topic("not a name")
+        with raises_as_write(NotFound, "not_written"):
+            await cw.delete_topic(f"{log.topic}-missing")
+        for before in (-1, 1):
+            with raises_as_write(InvalidInput, "not_written"):
+                await log.trim(before=before)
 
     async def test_appends_under_way_when_the_connection_closes_are_written_or_told(
         self, url: str, cw: Client, log: Log

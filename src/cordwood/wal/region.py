@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
+from cordwood.log.arguments import checked_timeout
 from cordwood.wal.applied import AppliedLog
 from cordwood.wal.codec import checked_payloads
 from cordwood.wal.names import checked_id
@@ -62,6 +63,7 @@ class Region:
         ```
         """
         writer = self._writable()
+        timeout = _seconds(timeout)
         column = writer.column_of(self._table(table), checked_payloads(payloads))
         if writer.full:
             await writer.room(timeout)
@@ -82,6 +84,7 @@ class Region:
         ```
         """
         writer = self._writable()
+        timeout = _seconds(timeout)
         columns = {
             table: writer.column_of(self._table(table), checked_payloads(payloads))
             for table, payloads in writes.items()
@@ -190,7 +193,7 @@ class Region:
                 f"{found.next_sequence - 1}",
                 outcome="not_written",
             )
-        await owning.keeper.mark(table, through, dropped=False, timeout=timeout)
+        await owning.keeper.mark(table, through, dropped=False, timeout=_seconds(timeout))
 
     async def drop_table(self, table: int, *, timeout: float | None = None) -> None:
         """Delete all logs of a table that were written before the call, and the table; durable on return.
@@ -209,7 +212,7 @@ class Region:
         last = owning.writer.last_given(table)
         found = self._data.state.table_states.get(table)
         if found is None or found.dropped_through < last:
-            await owning.keeper.mark(table, last, dropped=True, timeout=timeout)
+            await owning.keeper.mark(table, last, dropped=True, timeout=_seconds(timeout))
 
     async def snapshot(self, *, timeout: float | None = None) -> None:
         """Write down what is known of the tables, so that the next open reads only what comes after it.
@@ -217,14 +220,14 @@ class Region:
         It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, where there are more tables), on a
         drop, by the cleaner and on close.
         """
-        await self._owner().keeper.snapshot(timeout)
+        await self._owner().keeper.snapshot(_seconds(timeout))
 
     async def clean(self, *, timeout: float | None = None) -> None:
         """Trim what no table needs any more, after a snapshot that says so.
 
         The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
         """
-        await self._owner().cleaner.clean(timeout)
+        await self._owner().cleaner.clean(_seconds(timeout))
 
     def stats(self) -> RegionStats:
         """How the region is doing: its size, and who holds it back. No I/O.
@@ -356,3 +359,7 @@ def _all_or_error(writes: Sequence[WriteUnderWay], results: Sequence[range | Bas
         if worst.written and worst.outcome == "not_written":
             worst.outcome = "unknown"
     raise worst
+
+
+def _seconds(timeout: float | None) -> float | None:
+    return None if timeout is None else checked_timeout(timeout)

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
+from cordwood.log.arguments import checked_timeout
 from cordwood.wal.cleaner import Cleaner
 from cordwood.wal.codecs import checked_codec
 from cordwood.wal.data_log import check_topic
@@ -238,7 +239,7 @@ class Wal:
             raise Unavailable(f"write-ahead log {self.name!r} is closed: ask the connection for it again")
 
     def _time(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self._timeout if timeout is None else checked_timeout(timeout)
 
 
 def _check_room(info: TopicInfo) -> None:

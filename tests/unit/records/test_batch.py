@@ -272,3 +272,9 @@ def test_a_stored_batch_of_rows_is_that_of_their_columns(
     assert of_rows[1:] == columns[1:]
     for one, other in ((of_rows, columns), (of_rows[1:], columns[1:]), (pickle.loads(pickle.dumps(of_rows)), columns)):
         assert framed(one) == framed(other)
+
+
+@pytest.mark.parametrize("kind", [Batch, StoredBatch])
+def test_a_batch_is_made_by_of_alone(kind: type[Batch]) -> None:
+    with pytest.raises(TypeError, match=r"use Batch\.of\(values\)"):
+        kind()

@@ -81,7 +81,7 @@ class SharedCluster:
     def check(self) -> None:
         """`Unavailable` in a forked child, and once it is closed."""
         if self.gone is not None:
-            raise Unavailable(f"{self}: {self.gone}")
+            raise Unavailable(f"{self}: {self.gone}", outcome="not_written")
         self._admin.poll(0)  # else what the client has to say is kept for ever
 
     def facts(self, topic: str) -> TopicFacts:

@@ -21,7 +21,7 @@ class Connection:
         """`Unavailable` once it is closed, and in a forked child."""
         self.cluster.check()
         if self.closed:
-            raise Unavailable(f"the connection to {self.cluster} is closed: connect again")
+            raise Unavailable(f"the connection to {self.cluster} is closed: connect again", outcome="not_written")
 
     def check_writable(self) -> None:
         self.check()

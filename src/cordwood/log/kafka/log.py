@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
-from cordwood.log.arguments import checked_range, milliseconds_at, whole_number
+from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
+from cordwood.log.outcome import change
 from cordwood.records import Batch, StoredBatch
 
 from .checks import Target, check_batch, target_of
@@ -41,7 +42,7 @@ class KafkaLog(Log):
         if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
         now = time.monotonic()
-        deadline = now + (self._timeout if timeout is None else timeout)
+        deadline = now + self._seconds(timeout)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[int]] = loop.create_future()
         try:
@@ -93,10 +94,11 @@ class KafkaLog(Log):
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
         self._connection.check_writable()
         before = whole_number("before", before)
-        if before < 0:
-            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
         seconds = self._seconds(timeout)
-        await self._call(seconds, "trim", lambda: self._cluster.offsets.trim(*self._place, before, seconds))
+        with change():
+            if before < 0:
+                raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
+            await self._call(seconds, "trim", lambda: self._cluster.offsets.trim(*self._place, before, seconds))
 
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} on {self._cluster}>"
@@ -161,7 +163,7 @@ class KafkaLog(Log):
             cursor.close()
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self._timeout if timeout is None else checked_timeout(timeout)
 
     async def _call(self, seconds: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
-from cordwood.log.arguments import milliseconds_at, whole_number
+from cordwood.log.arguments import checked_timeout, milliseconds_at, whole_number
 from cordwood.log.bridge import call, wake
 from cordwood.log.interface import Log
+from cordwood.log.outcome import change
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
 from .bridge import LoopNotifier, call_until_done
@@ -47,7 +48,7 @@ class EmbeddedLog(Log):
         if notifier is None or notifier.loop is not loop:
             notifier = self._notifier = LoopNotifier(loop)
         future: asyncio.Future[range] = loop.create_future()
-        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        deadline = time.monotonic() + (self._timeout if timeout is None else checked_timeout(timeout))
         append = Append(batch, len(batch), future, notifier, deadline, expected)
         try:
             if self._connection.closed or self._folder.gone is not None:
@@ -98,15 +99,16 @@ class EmbeddedLog(Log):
         self._connection.check_writable()
         before = whole_number("before", before)
         if before < 0:
-            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0")
+            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0", outcome="not_written")
         self._raise_failure()
-        time_left = self._timeout if timeout is None else timeout
-        await call_until_done(
-            self._folder.executor,
-            time_left,
-            f"{self.name}: trim",
-            lambda done: self._folder.writing().log(self.topic, self.partition).trim(before, done),
-        )
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        with change():
+            await call_until_done(
+                self._folder.executor,
+                seconds,
+                f"{self.name}: trim",
+                lambda done: self._folder.writing().log(self.topic, self.partition).trim(before, done),
+            )
 
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
@@ -148,7 +150,7 @@ class EmbeddedLog(Log):
     async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
         self._raise_failure()
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
         return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)
 
 

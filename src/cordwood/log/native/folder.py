@@ -74,7 +74,7 @@ class _Open:
 
     def check(self) -> None:
         if self.gone is not None:
-            raise Unavailable(f"{self.path}: {self.gone}")
+            raise Unavailable(f"{self.path}: {self.gone}", outcome="not_written")
 
     def forked(self) -> None:
         self.gone = "this connection belongs to the parent process: connect anew in the child"
