@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood.errors import NotFound, Unavailable
-from cordwood.log.native.folder import commit_staged, open_for_reading
+from cordwood.errors import NotFound, Timeout, Unavailable
+from cordwood.log.native.folder import WritingFolder, commit_staged, open_for_reading
 from cordwood.log.native.published import Owner
 from cordwood.log.native.staged import (
     StagedCommits,
@@ -209,3 +209,19 @@ def test_a_commit_has_the_folder_for_itself_also_while_this_process_reads_it(
         assert commit_staged(folder, write, [staged(folder, write, "0", Batch.of([b"x"]))])
         assert [value for batch in before.log("events").read() for value in batch.values] == [b"x"]
     assert f"process {os.getpid()}" in seen[0]
+
+
+def test_a_close_that_takes_too_long_is_not_taken_for_the_outcome_of_the_commit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    close = WritingFolder.close
+
+    def late(opened: WritingFolder, timeout: float) -> None:
+        close(opened, timeout)
+        raise Timeout("closing took more than a while")
+
+    monkeypatch.setattr(WritingFolder, "close", late)
+    write = Write("w")
+    assert commit_staged(folder, write, [staged(folder, write, "0", Batch.of([b"once"]))])
+    assert "closing took more than a while" in caplog.text
+    assert values(folder) == [b"once"]

@@ -1,5 +1,6 @@
 """A folder that this process has open: for writing, shared by all its connections, or for reading only."""
 
+import logging
 import os
 import threading
 import weakref
@@ -34,6 +35,8 @@ _UNFINISHED_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0
 
 F = TypeVar("F")
+
+_LOGGER = logging.getLogger("cordwood")
 
 
 class Folder(Protocol):
@@ -261,7 +264,11 @@ def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool
     try:
         return folder.staged.commit(write, files)
     finally:
-        folder.close(_CLOSE_SECONDS)
+        try:
+            folder.close(_CLOSE_SECONDS)
+        except Timeout as error:
+            # Whoever took that for the outcome of the commit would repeat it.
+            _LOGGER.warning("%s", error)
 
 
 def _open_alone(path: Path) -> WritingFolder:
