@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -239,6 +241,35 @@ def test_damage_below_the_synced_end_is_said_at_read_with_plog_and_byte() -> Non
         damaged.open()
         with pytest.raises(Corrupt, match=rf"plog local/0/{name[6:22]} is damaged at byte {place}: "):
             damaged.check()
+
+
+def test_whatever_bit_flips_all_that_stands_before_its_frame_can_be_read() -> None:
+    folder = one_plog(4)
+    name, frames = open_plog(folder)
+    for sound, (begin, end) in enumerate(pairwise([*frames, 4 * frames[1]])):
+        for bit in range(8 * begin, 8 * end, 7):
+            damaged = folder.killed()
+            damaged.disk.flip_bit(name, bit)
+            damaged.open()
+            place = rf"plog local/0/{name[6:22]} is damaged at byte {begin}: "
+            cursor = LogCursor(damaged.log("a"), 0)
+            assert read_until(cursor, None, place) == list(range(sound))
+            # Tried again, it is where it was.
+            assert read_until(cursor, None, place) == []
+            # Who asks for no more than that is not told.
+            before = LogCursor(damaged.log("a"), 0)
+            assert read_until(before, sound) == list(range(sound))
+            cursor.close()
+            before.close()
+
+
+def read_until(cursor: LogCursor, stop: int | None, place: str | None = None) -> list[int]:
+    """The offsets up to `stop`, or up to damage, which must be there, if a place is given."""
+    offsets: list[int] = []
+    with nullcontext() if place is None else pytest.raises(Corrupt, match=place):
+        while batches := cursor.read(stop):
+            offsets += [offset for batch in batches for offset in batch.offsets]
+    return offsets
 
 
 def test_the_documented_limit_a_flip_in_the_last_group_is_cut_where_no_published_end_is_left() -> None:

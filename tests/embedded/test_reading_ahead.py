@@ -9,7 +9,9 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Corrupt, StoredBatch, Unavailable
+from cordwood.log.native.stream.blocks import Frames
 from cordwood.log.native.stream.cursor import Step
+from cordwood.records import decode_header
 
 _BATCHES = 24
 _RECORDS = [bytes(1024)] * 1000
@@ -62,6 +64,48 @@ async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monk
                 seen += batch.offsets
     damaged = int(str(caught.value).split()[-1])
     assert seen == list(range(damaged))
+
+
+@pytest.mark.parametrize("damaged", [5, _BATCHES - 1], ids=["in the middle", "in the last step"])
+async def test_what_stands_before_a_damaged_frame_is_given_out_and_nothing_behind_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, damaged: int
+) -> None:
+    flip_bit_of_batch(folder, damaged)
+    decode = Frames.decoded
+    later_is_decoded = threading.Event()
+
+    def damaged_one_is_late(frames: Frames) -> tuple[list[StoredBatch], Corrupt | None]:
+        if frames.first_offset <= 1000 * damaged < frames.next_offset:
+            later_is_decoded.wait(timeout=60 if frames.next_offset < 1000 * _BATCHES else 0.2)
+        decoded = decode(frames)
+        if frames.first_offset > 1000 * damaged:
+            later_is_decoded.set()
+        return decoded
+
+    monkeypatch.setattr(Frames, "decoded", damaged_one_is_late)
+    seen: list[int] = []
+    async with cordwood.connect(folder, read_only=True) as cw:
+        with pytest.raises(Corrupt, match="is damaged at byte"):
+            async for batch in cw.log("events").read():
+                seen += batch.offsets
+        assert seen == list(range(1000 * damaged))
+        before = [offset async for batch in cw.log("events").read(stop=1000 * damaged) for offset in batch.offsets]
+        assert before == seen
+
+
+def flip_bit_of_batch(folder: Path, number: int) -> None:
+    """In the values of the batch: they hold nothing but zeros."""
+    for path in (folder / "plogs").iterdir():
+        data = bytearray(path.read_bytes())
+        view = memoryview(data)
+        at = data.find(b"CORD\x01")
+        while at >= 0 and (header := decode_header(view, at)).record_count == len(_RECORDS):
+            if header.first_offset == 1000 * number:
+                data[at + header.length // 2] ^= 1
+                path.write_bytes(data)
+                return
+            at = data.find(b"CORD\x01", at + header.length)
+    raise AssertionError(f"batch {number} is not there")
 
 
 async def test_a_disk_that_cannot_be_read_is_told_with_the_name_of_the_log(

@@ -46,15 +46,26 @@ class Frames(NamedTuple):
         """Whether checking them takes long enough for another thread to read on meanwhile."""
         return len(self.data) >= LARGE_FRAME_BYTES * len(self.places)
 
-    def decoded(self) -> list[StoredBatch]:
-        """Their batches, CRCs checked. Takes no lock and no I/O: may run on another thread than the next read."""
+    def below(self, stop: int) -> "Frames":
+        """Those that begin below this offset: who does not ask for the others does not care whether they are sound."""
+        places = [place for place in self.places if place[1].first_offset < stop]
+        at, last = places[-1]
+        return Frames(self.plog, self.position, self.data[: at + last.length], places)
+
+    def decoded(self) -> tuple[list[StoredBatch], Corrupt | None]:
+        """Their batches, CRCs checked, up to the first frame that is damaged; and what is wrong with that one.
+
+        Takes no lock and no I/O: may run on another thread than the next read.
+        """
         batches = []
         for at, header in self.places:
             try:
                 batches.append(decode_frame(self.data, at, header))
             except Corrupt as error:
-                raise _damaged(self.plog, self.position + at, str(error)) from error
-        return batches
+                damage = _damaged(self.plog, self.position + at, str(error))
+                damage.__cause__ = error
+                return batches, damage
+        return batches, None
 
 
 class PlogCursor:
@@ -67,11 +78,14 @@ class PlogCursor:
         self._next_length = _READ_BYTES
 
     def read(self, end: int) -> Frames:
-        """The next frames up to byte `end`, which is a frame boundary: one read of the disk."""
+        """The next frames up to byte `end`, which is a frame boundary: one read of the disk.
+
+        They end before a damaged header, which the next read begins at, and raises.
+        """
         start = self.position
         size = max(1, _READ_BYTES // self._next_length) * self._next_length + FRAME_HEADER_BYTES
         data = self._file.read(min(size, end - start), start)
-        places = []
+        places: list[tuple[int, FrameHeader]] = []
         at = 0
         while at < len(data):
             try:
@@ -79,6 +93,8 @@ class PlogCursor:
             except FrameCut:
                 break
             except Corrupt as error:
+                if places:
+                    break
                 raise self._damaged(start + at, str(error)) from error
             self._next_length = header.length
             if at + header.length > len(data):
@@ -157,11 +173,14 @@ def open_cursor(plogs: PlogStore, id: PlogId, position: int = 0) -> PlogCursor:
 
 
 def stored_batches(plogs: PlogStore, id: PlogId, start: int, end: int) -> Iterator[StoredBatch]:
-    """All frames between two positions of a plog."""
+    """All frames between two positions of a plog; `Corrupt` at the first that is damaged."""
     cursor = open_cursor(plogs, id, start)
     try:
         while cursor.position < end:
-            yield from cursor.read(end).decoded()
+            batches, damage = cursor.read(end).decoded()
+            yield from batches
+            if damage is not None:
+                raise damage
     finally:
         cursor.close()
 

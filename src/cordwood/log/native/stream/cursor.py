@@ -1,5 +1,6 @@
 """Reading a log across its plogs."""
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -37,6 +38,24 @@ class Source(Protocol):
         """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
 
 
+class Verdict:
+    """Whether all of a step was sound: told once it is decoded, and waited for by whoever is to go on behind it."""
+
+    def __init__(self) -> None:
+        self._told = threading.Event()
+        self._damage: BaseException | None = None
+
+    def tell(self, damage: BaseException | None) -> None:
+        self._damage = damage
+        self._told.set()
+
+    def check(self) -> None:
+        """Raise what was found."""
+        self._told.wait()
+        if self._damage is not None:
+            raise self._damage
+
+
 class Step(NamedTuple):
     """What one read of the disk brought: the offsets from `start` to below `stop`, still to be checked and decoded."""
 
@@ -45,18 +64,32 @@ class Step(NamedTuple):
     stop: int
     begin_next: Callable[[], None] | None
     """Where it is the first of its plog: asks the disk for the plog that follows, to be there when this one ends."""
+    before: Verdict | None
+    """Of the step before this one, where there is one."""
+    verdict: Verdict
 
     def batches(self) -> list[StoredBatch]:
-        """Its batches, CRCs checked. May run on any thread, beside the next read."""
-        if self.begin_next is not None:
-            # Here, since nobody waits for it, while the next read waits for the one that brought this step.
-            self.begin_next()
-        batches = self.frames.decoded()
+        """Its batches, CRCs checked. May run on any thread, beside the next read.
+
+        Those before damage are given out; what follows the step raises it. Steps may be decoded beside each other,
+        so this one is given out when the one before is known to be sound: nothing that stands behind damage ever is.
+        """
+        try:
+            if self.begin_next is not None:
+                # Here, since nobody waits for it, while the next read waits for the one that brought this step.
+                self.begin_next()
+            batches, damage = self.frames.decoded()
+            if self.before is not None:
+                self.before.check()
+            if damage is not None and not batches:
+                raise damage
+        except BaseException as error:
+            self.verdict.tell(error)
+            raise
+        self.verdict.tell(damage)
         first = batches[0].offsets[0]
         if first < self.start:
             batches[0] = batches[0][self.start - first :]
-        while batches[-1].offsets[0] >= self.stop:
-            batches.pop()
         if batches[-1].offsets[-1] >= self.stop:
             batches[-1] = batches[-1][: self.stop - batches[-1].offsets[0]]
         return batches
@@ -71,24 +104,38 @@ class LogCursor:
         self._plog: PlogCursor | None = None
         self._link: Link | None = None
         self._begin_next: Callable[[], None] | None = None
+        self._before: Verdict | None = None
+        self._last: Step | None = None
 
     def read(self, stop: int | None) -> list[StoredBatch]:
         """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
 
-        `Trimmed` if the next offset is no longer kept.
+        `Trimmed` if the next offset is no longer kept; `Corrupt` where it is damaged, once all before it is read.
         """
-        offset = self.offset
         step = self.fetch(stop)
+        if step is None:
+            return []
+        reached = step.start
         try:
-            return [] if step is None else step.batches()
-        except Corrupt:
-            # Whoever tries again begins at its frame.
-            self.close()
-            self.offset = offset
-            raise
+            batches = step.batches()
+            reached = batches[-1].offsets[-1] + 1
+            return batches
+        finally:
+            if reached < step.stop:
+                # Damaged: whoever tries again begins at its frame.
+                self.close()
+                self._before = None
+            self.offset, self._last = reached, None
 
     def fetch(self, stop: int | None) -> Step | None:
-        """As `read`, but leaves checking and decoding to the caller; None at the end."""
+        """As `read`, but leaves checking and decoding to the caller, who does so for every step; None at the end."""
+        if self._last is not None:
+            # No step follows it that would raise its damage: so its end is not reached before it is known to be sound.
+            self._last.verdict.check()
+            self.offset, self._last = self._last.stop, None
+            if self.offset == stop:
+                self.close()
+                return None
         view = self._source.view(self.offset)
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
@@ -104,6 +151,9 @@ class LogCursor:
         except (Corrupt, OSError):
             # The plog may have been read beyond the offset: whoever tries again begins at its frame.
             self.close()
+            if self._before is not None:
+                # What is damaged first is what is told.
+                self._before.check()
             raise
         if not frames.first_offset <= self.offset < frames.next_offset:
             self.close()
@@ -111,15 +161,27 @@ class LogCursor:
                 f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
                 f" {frames.next_offset - 1} stand there, not {self.offset}"
             )
-        step = Step(frames, self.offset, min(frames.next_offset, limit), self._begin_next)
-        self.offset = step.stop
-        self._begin_next = None
-        return step
+        return self._step(frames, limit)
 
     def close(self) -> None:
         if self._plog is not None:
             self._plog.close()
             self._plog = self._link = None
+
+    def _step(self, frames: Frames, limit: int) -> Step:
+        if frames.next_offset > limit:
+            # The plog was read beyond what is asked for.
+            self.close()
+            frames = frames.below(limit)
+        stop = min(frames.next_offset, limit)
+        step = Step(frames, self.offset, stop, self._begin_next, self._before, Verdict())
+        self._before = step.verdict
+        self._begin_next = None
+        if stop == limit:
+            self._last = step
+        else:
+            self.offset = stop
+        return step
 
     def _check_kept(self, view: View) -> None:
         if self.offset < view.start:
