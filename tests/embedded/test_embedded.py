@@ -457,6 +457,46 @@ def test_in_a_forked_child_the_blocking_twin_is_unavailable_too(data: Path) -> N
         forked.ends()
 
 
+FORK_WHILE_A_BUFFER_IS_TAKEN = """
+import signal, threading
+from cordwood.log.native.world.disk import _POOL
+
+def read():
+    with cordwood.sync.connect(url, read_only=True) as cw:
+        return list(cw.log("events").read())
+
+with cordwood.sync.connect(url) as cw:
+    cw.create_topic("events")
+    cw.log("events").append(Batch.of([bytes(1000)] * 1000))
+before = read()
+held, forked = threading.Event(), threading.Event()
+
+def take():
+    with _POOL._lock:
+        held.set()
+        forked.wait()
+
+taking = threading.Thread(target=take)
+taking.start()
+held.wait()
+pid = os.fork()
+if not pid:
+    signal.alarm(20)
+    again = read()
+    os._exit(0 if again == before else 1)
+forked.set()
+taking.join()
+say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.processes
+def test_a_forked_child_reads_though_a_thread_of_its_parent_was_taking_a_buffer(data: Path) -> None:
+    with program(FORK_WHILE_A_BUFFER_IS_TAKEN, data) as forked:
+        assert forked.says() == "0"
+        forked.ends()
+
+
 @pytest.mark.processes
 def test_a_program_may_end_without_closing(data: Path) -> None:
     script = """

@@ -34,6 +34,14 @@ class BufferPool:
                     return memoryview(buffer)[:size]
         return memoryview(bytearray(size))
 
+    def forked(self) -> None:
+        """In a forked child: a thread of the parent may have held the lock, which nobody gives back here.
+
+        And it may have been about to look whether a buffer is free. Those that somebody has views of live on with them.
+        """
+        self._lock = threading.Lock()
+        self._buffers = []
+
 
 def _is_free(buffer: bytearray) -> bool:
     """Whether nobody has a view of it: a bytearray of which there is one refuses to change its size.

@@ -32,6 +32,7 @@ if _sync_file_range is not None:
     _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _SYNC_FILE_RANGE_WRITE = 2
 _POOL = BufferPool()
+os.register_at_fork(after_in_child=_POOL.forked)
 
 
 class File(Protocol):
