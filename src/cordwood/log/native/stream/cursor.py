@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.records import StoredBatch
 
-from ..plog import PlogStore
+from ..plog import PlogId, PlogStore
 from .blocks import Frames, PlogCursor, open_cursor
 from .chain import Chain, Link
 from .gate import Durable
@@ -103,6 +103,7 @@ class LogCursor:
         self._source = source
         self._plog: PlogCursor | None = None
         self._link: Link | None = None
+        self._rested_at: tuple[PlogId, int] | None = None
         self._begin_next: Callable[[], None] | None = None
         self._before: Verdict | None = None
         self._last: Step | None = None
@@ -140,6 +141,8 @@ class LogCursor:
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
         if self.offset >= limit:
+            if self._plog is not None:
+                self._rested_at = self._plog.id, self._plog.position
             self.close()
             return None
         try:
@@ -198,8 +201,11 @@ class LogCursor:
         end = view.end_of(link)
         if self._plog is None or self._link is None or self._link.id != link.id:
             self.close()
-            self._plog, self._link = open_cursor(self._source.plogs, link.id), link
-            if self.offset > link.first_offset:
+            # Who follows goes on where the log ended: a walk to that place for each growth takes longer each time.
+            rested_at, self._rested_at = self._rested_at, None
+            position = rested_at[1] if rested_at is not None and rested_at[0] == link.id else 0
+            self._plog, self._link = open_cursor(self._source.plogs, link.id, position), link
+            if self.offset > link.first_offset and not position:
                 self._plog.skip_to(self.offset, link.first_offset, end)
             # Plogs are read concurrently: the disk is at the next one while this one is worked on.
             following = view.chain.links[place + 1 : place + 2]
