@@ -109,3 +109,40 @@ def test_what_a_disk_has_no_room_for_is_refused_with_its_size() -> None:
     smaller = one.submit(bytes(MIB // 4))
     one.run()
     assert smaller.offsets == range(1, 2)
+
+
+def test_logs_that_are_written_and_have_their_next_plog_hold_no_more_files_than_they_should() -> None:
+    folder = SimulatedFolder(settings=EngineSettings(plog_bytes_max=2000, open_plogs_max=4))
+    folder.open()
+    folder.create_topic("a", partitions=20)
+    for _ in range(10):
+        for partition in range(20):
+            folder.put("a", 1, 400, partition=partition)
+            folder.run()
+            assert folder.engine.plogs._open_plogs <= 4 + 1
+    assert len(folder.log("a").view().chain) > 2
+    folder.check()
+    plogs = folder.engine.plogs
+    folder.close()
+    assert plogs._open_plogs == 0
+
+
+def test_a_next_plog_that_cannot_be_opened_refuses_the_append_and_another_is_made() -> None:
+    one = OneLog(EngineSettings(plog_bytes_max=2000, open_plogs_max=0))
+    one.submit(bytes(1000))
+    one.run()
+    spare = f"plogs/{newest_plog(one)}"
+    one.folder.disk.remove(spare)
+    refused = one.submit(bytes(1000))
+    one.run()
+    assert refused.error.outcome == "not_written"
+    assert "the next plog cannot be opened" in str(refused.error)
+    again = one.submit(bytes(1000))
+    one.run()
+    assert again.offsets == range(2, 3)
+
+
+def newest_plog(one: OneLog) -> str:
+    """The name of the one that was made last."""
+    made = [entry for entry in one.folder.disk.history if " create plogs/" in entry]
+    return made[-1].split("/")[-1]

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+from cordwood.errors import NotFound
+
 from ..plog import Plog, PlogId, PlogStore
 from ..world.workers import Workers
 from .succession import NoRoom, is_full
@@ -42,7 +44,7 @@ class PlogMaker:
             else:
                 self.discard(spare)
                 return plog
-        return spare
+        return self._opened(spare)
 
     def make_ahead(self, size: int) -> None:
         """Begin to make the next one, if that was not asked for already."""
@@ -57,6 +59,7 @@ class PlogMaker:
         if plog.failed is not None or plog.end:
             self.discard(plog)
             return
+        self._rest(plog)
         with self._lock:
             self._asked = True
             unused, self._spare = self._spare, plog
@@ -75,13 +78,29 @@ class PlogMaker:
             spare, self._spare, self._asked = self._spare, None, False
             return spare
 
+    def _opened(self, spare: Plog) -> Plog:
+        if not spare.open:
+            try:
+                self._plogs.reopen(spare)
+            except (NotFound, OSError) as error:
+                self.discard(spare)
+                raise NoRoom(f"the next plog cannot be opened: {error}") from error
+        return spare
+
+    def _rest(self, spare: Plog) -> None:
+        """Let its file go if too many are open: before it is the spare, so that nobody takes it at that moment."""
+        if self._plogs.crowded:
+            spare.close()
+
     def _make_spare(self, size: int) -> None:
         try:
-            spare: Plog | None = self._plogs.create(self._new_id(), size)
+            made = self._plogs.create(self._new_id(), size)
         except OSError:
             # The switch will ask again, and tell its caller.
             return
+        self._rest(made)
         with self._lock:
             if self._asked and self._spare is None:
-                self._spare, spare = spare, None
-        self.discard(spare)
+                self._spare = made
+                return
+        self.discard(made)
