@@ -5,9 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from cordwood.errors import Corrupt
 from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.log.native.stream.blocks import PlogCursor
-from cordwood.log.native.stream.cursor import LogCursor
+from cordwood.log.native.stream.cursor import LogCursor, View, offset_at
+from cordwood.log.native.world.disk import File
 from cordwood.records import FrameHeader
 from tests.unit.stream.one_log import OneLog
 
@@ -72,3 +75,61 @@ def test_a_follower_that_stood_still_goes_on_in_the_plogs_that_were_made_since()
         one.submit(b"%d" % number)
         one.run()
     assert followed(cursor) == [b"%d" % number for number in range(20)]
+
+
+def ten_plogs() -> OneLog:
+    """A record and a time each."""
+    one = OneLog(EngineSettings(plog_bytes_max=300), used=False)
+    for _ in range(10):
+        one.clock.advance(1)
+        one.submit(bytes(150))
+        one.run()
+    assert len(one.log.view().chain) == 10
+    return one
+
+
+def trim_before_next_open(one: OneLog, monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    """Between the look at which plogs there are, and the opening of one of them."""
+    open_file = PlogStore.open_file
+
+    def trimmed_first(plogs: PlogStore, id: PlogId) -> File:
+        monkeypatch.setattr(PlogStore, "open_file", open_file)
+        one.folder.trim("a", before)
+        one.run()
+        return open_file(plogs, id)
+
+    monkeypatch.setattr(PlogStore, "open_file", trimmed_first)
+
+
+@pytest.mark.parametrize("before", [1, 4, 9, 10])
+def test_a_time_is_found_though_the_plog_is_trimmed_while_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    one = ten_plogs()
+    trim_before_next_open(one, monkeypatch, before)
+    assert offset_at(one.log, 0) == before
+
+
+def test_a_time_is_found_in_a_view_from_just_before_its_open_plog_was_trimmed() -> None:
+    one = ten_plogs()
+    view = one.log.view()
+    one.folder.trim("a", 10)
+    one.run()
+
+    class Trimming:
+        """The start is known before the chain changes."""
+
+        name = one.log.name
+        plogs = one.log.plogs
+
+        def view(self, beyond: int | None = None) -> View:
+            return view._replace(start=10)
+
+    assert offset_at(Trimming(), 0) == 10
+
+
+def test_a_plog_that_is_gone_and_was_not_trimmed_is_damage_to_who_looks_for_a_time() -> None:
+    one = ten_plogs()
+    one.folder.disk.remove(f"plogs/{one.log.view().chain.links[0].id.file_name}")
+    with pytest.raises(Corrupt, match=r"a/0: all from offset 0 on should be kept, but plog .* is gone"):
+        offset_at(one.log, 0)

@@ -216,6 +216,20 @@ class LogCursor:
 def offset_at(source: Source, timestamp: int) -> int:
     """The first offset whose record has at least this timestamp, by what links and frames say of themselves."""
     view = source.view()
+    while True:
+        try:
+            return _offset_at(source, view, timestamp)
+        except NotFound as error:
+            # Trimmed meanwhile: then the log begins later now.
+            start, view = view.start, source.view()
+            if view.start <= start:
+                raise Corrupt(f"{source.name}: all from offset {start} on should be kept, but {error}") from error
+
+
+def _offset_at(source: Source, view: View, timestamp: int) -> int:
+    if view.start >= view.durable.next_offset:
+        # All of it is trimmed, the open plog too.
+        return view.durable.next_offset
     for link in view.chain:
         if link.end is not None and link.next_offset <= view.start:
             # Trimmed: its file may be gone already.
