@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.errors import Unavailable
 from cordwood.records.batch import Batch
@@ -35,6 +35,18 @@ def _arrow() -> _Arrow:
     return _Arrow(pyarrow)
 
 
+class _Shared(NamedTuple):
+    """Columns that are the same in every batch, to be sliced: they are made once, not for each batch."""
+
+    numbers: Any
+    no_keys: Any
+    no_headers: Any
+
+
+def _length(shared: _Shared) -> int:
+    return len(shared.numbers)
+
+
 class _Arrow:
     """pyarrow, and what every batch needs of it made once: a frame of 256 small records costs more than its bytes."""
 
@@ -55,30 +67,34 @@ class _Arrow:
         self.schema = pa.schema(columns)
         self.stored_schema = pa.schema([*columns, ("offset", self.int64)])
         self.add = pa.compute.get_function("add")
-        self._grow(8192)
-        self.ahead = range(0), self.numbers
+        self.shared = self._shared(8192)
+        self.ahead = range(0), self.shared.numbers
 
-    def _grow(self, count: int) -> None:
-        """Columns that are the same in every batch, to be sliced: they are made once, not for each batch."""
-        self.numbers = self.pa.array(range(count), self.int64)
-        self.no_keys = self.pa.nulls(count, self.binary)
+    def _shared(self, count: int) -> _Shared:
         no_offsets = [None, self.pa.py_buffer(bytes(4 * (count + 1)))]
-        self.no_headers = self.pa.Array.from_buffers(self.headers, count, no_offsets, 0, 0, [self.no_pairs])
+        return _Shared(
+            self.pa.array(range(count), self.int64),
+            self.pa.nulls(count, self.binary),
+            self.pa.Array.from_buffers(self.headers, count, no_offsets, 0, 0, [self.no_pairs]),
+        )
 
     def record_batch(self, batch: Batch) -> pyarrow.RecordBatch:
         count = len(batch)
-        if count > len(self.numbers):
-            self._grow(2 * count)
+        # Taken once, since another thread may put others there at any moment.
+        shared = self.shared
+        if count > len(shared.numbers):
+            shared = self._shared(2 * count)
+            self.shared = max(shared, self.shared, key=_length)
         keys, headers, timestamps = batch._keys, batch._headers, batch.timestamps
         columns = [
-            self.no_keys.slice(0, count) if keys is None else self._binary(self.binary, batch.keys),
+            shared.no_keys.slice(0, count) if keys is None else self._binary(self.binary, batch.keys),
             self._binary(self.binary, batch.values),
-            self.no_headers.slice(0, count) if headers is None else self._headers(batch.headers),
+            shared.no_headers.slice(0, count) if headers is None else self._headers(batch.headers),
             self.pa.nulls(count, self.timestamp) if timestamps is None else self._stamps(timestamps, count),
         ]
         if not isinstance(batch, StoredBatch):
             return self.pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        columns.append(self._offsets(batch.offsets))
+        columns.append(self._offsets(batch.offsets, shared.numbers))
         return self.pa.RecordBatch.from_arrays(columns, schema=self.stored_schema)
 
     def _binary(self, kind: Any, column: BinaryColumn) -> Any:
@@ -99,7 +115,7 @@ class _Arrow:
     def _stamps(self, timestamps: memoryview, count: int) -> Any:
         return self.pa.Array.from_buffers(self.timestamp, count, [None, self.pa.py_buffer(timestamps)], 0)
 
-    def _offsets(self, offsets: Any) -> Any:
+    def _offsets(self, offsets: Any, from_0: Any) -> Any:
         if not isinstance(offsets, range) or offsets.step != 1:
             return self.pa.array(offsets, self.int64)
         # Who reads a log goes on where the last batch ended: the offsets of some batches are made at once.
@@ -107,7 +123,7 @@ class _Arrow:
         first, count = offsets.start, len(offsets)
         if first not in known or first + count > known.stop:
             # Arrow adds a thousand numbers in the time in which Python makes a hundred.
-            numbers = self.add.call([self.numbers, self.pa.scalar(first, self.int64)])
+            numbers = self.add.call([from_0, self.pa.scalar(first, self.int64)])
             known = range(first, first + len(numbers))
             self.ahead = known, numbers
         return numbers.slice(first - known.start, count)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import Unavailable
 from cordwood.records import Batch, BinaryColumn, StoredBatch, decode_frame
-from cordwood.records.arrow import _arrow
+from cordwood.records.arrow import _Arrow, _arrow
 from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
@@ -94,3 +94,34 @@ def test_offsets_are_those_of_the_batch_whatever_was_made_before_it() -> None:
         assert batch.to_arrow().column("offset").to_pylist() == [*range(first, first + 3000)]
     many = StoredBatch.from_columns(range(5, 20_005), BinaryColumn.of([b""] * 20_000), timestamps=1)
     assert many.to_arrow().column("offset").to_pylist() == [*range(5, 20_005)]
+
+
+class Interrupted:
+    """pyarrow, in which a thread is interrupted while it makes what batches share, by another one that needs more."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.arrow = _Arrow(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pa, name)
+
+    def nulls(self, size: int, kind: Any) -> Any:
+        count, self.count = (self.count, 0) if size > 8192 else (0, self.count)
+        if count:
+            self.convert(count)
+        return pa.nulls(size, kind)
+
+    def convert(self, count: int) -> None:
+        batch = StoredBatch.from_columns(range(count), BinaryColumn.of([b"x"] * count), timestamps=1)
+        assert self.arrow.record_batch(batch).num_rows == count
+
+
+@pytest.mark.parametrize("meanwhile", [9_000, 19_000, 40_000])
+def test_batches_that_are_larger_than_any_before_become_arrow_on_several_threads_at_once(meanwhile: int) -> None:
+    interrupted = Interrupted(meanwhile)
+    interrupted.convert(10_000)
+    assert not interrupted.count
+    # Nor is what is left behind of unequal length, or smaller than what was there.
+    assert {len(column) for column in interrupted.arrow.shared} == {2 * max(10_000, meanwhile)}
+    interrupted.convert(2 * max(10_000, meanwhile))
