@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -138,6 +139,12 @@ class CloseWakesNobody(MemoryReader):
         await super().close()
 
 
+class NobodyTakesTurns(MemoryReader):
+    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
+        super().__init__(log, start, stop, follow)
+        self.turns = nullcontext()
+
+
 class DeletedComesBack(MemoryEngine):
     kept: list[Partition]
 
@@ -248,6 +255,11 @@ class TestCancelledStepIsLost(UnderMemory, Following):
 class TestCloseWakesNobody(UnderMemory, Following):
     noticed_by = "test_a_follower_that_is_closed_while_it_waits_ends"
     engine_class = with_reader(CloseWakesNobody)
+
+
+class TestNobodyTakesTurns(UnderMemory, Following):
+    noticed_by = "test_closing_a_follower_ends_all_tasks_that_wait_for_it"
+    engine_class = with_reader(NobodyTakesTurns)
 
 
 class TestDeletedComesBack(UnderMemory, Topics):

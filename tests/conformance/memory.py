@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -172,6 +173,7 @@ class MemoryReader(Reader):
         self.follow = follow
         self.closed = False
         self.woken: Callable[[], None] = lambda: None
+        self.turns: AbstractAsyncContextManager[None] = asyncio.Lock()
         try:
             found: Partition | None = log.found()
         except NotFound:
@@ -181,6 +183,10 @@ class MemoryReader(Reader):
         log.engine.readers.add(self)
 
     async def __anext__(self) -> StoredBatch:
+        async with self.turns:
+            return await self.step()
+
+    async def step(self) -> StoredBatch:
         await asyncio.sleep(0)
         while not self.closed:
             partition = self.log.found()

@@ -43,6 +43,7 @@ class Reader(ABC):
             ...
     ```
     It may be iterated bare; then it closes at its end, or with the connection.
+    Several tasks of one event loop may share it: each batch goes to one of them.
     """
 
     def __aiter__(self) -> Self:

@@ -125,6 +125,29 @@ class Following(UnderTest):
         with pytest.raises(StopAsyncIteration):
             await anext(reader)
 
+    async def test_tasks_that_wait_for_one_follower_get_each_batch_once(self, log: Log) -> None:
+        async with log.read(follow=True) as reader:
+            tasks = {await waiting(reader) for _ in range(3)}
+            for value in numbered(3):
+                await log.append(Batch.of([value]))
+                done, tasks = await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+                assert [[*task.result().values] for task in done] == [[value]]
+
+    async def test_closing_a_follower_ends_all_tasks_that_wait_for_it(self, log: Log) -> None:
+        reader = log.read(follow=True)
+        tasks = [await waiting(reader) for _ in range(3)]
+        await reader.close()
+        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert [type(end) for end in ends] == [StopAsyncIteration] * 3
+
+    async def test_of_tasks_that_wait_for_one_follower_one_may_give_up(self, log: Log) -> None:
+        async with log.read(follow=True) as reader:
+            first, second = [await waiting(reader) for _ in range(2)]
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await log.append(Batch.of([b"news"]))
+            assert list((await asyncio.wait_for(second, 10)).values) == [b"news"]
+
     async def test_a_follower_ends_with_its_connection(self, url: str, cw: Client, log: Log) -> None:
         async with self.connect(url) as other:
             reader = other.log(log.topic).read(follow=True)

@@ -150,6 +150,18 @@ class Reading(UnderTest):
             await reading
         assert len(late) < 6, "more than what was read at once"
 
+    async def test_two_tasks_share_a_reader_each_batch_goes_to_one_of_them_and_both_end(
+        self, log: Log, thirty: list[int]
+    ) -> None:
+        for _ in range(8):
+            await log.append(Batch.of([bytes(1_000_000)]))
+        whole = [record.offset for record in await records_of(log.read())]
+        reader = log.read()
+        parts = await asyncio.wait_for(asyncio.gather(records_of(reader), records_of(reader)), 30)
+        offsets = [[record.offset for record in part] for part in parts]
+        assert sorted(offsets[0] + offsets[1]) == whole
+        assert offsets == [sorted(part) for part in offsets]
+
     async def test_an_ended_reader_stays_at_its_end(self, log: Log, thirty: list[int]) -> None:
         reader = log.read()
         await records_of(reader)

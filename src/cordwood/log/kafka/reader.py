@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from cordwood.errors import CordwoodError, Unavailable
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
+from cordwood.log.turns import Turns
 from cordwood.records import StoredBatch
 
 _BATCHES_AHEAD = 2
@@ -23,11 +24,23 @@ class KafkaReader(Reader):
     def __init__(self, batches: Batches, threads: set[threading.Thread], check: Callable[[], None]) -> None:
         self._ahead = _Ahead(batches, threads)
         self._check = check
+        self._turns = Turns()
 
     async def __anext__(self) -> StoredBatch:
-        ahead = self._ahead
-        if ahead.inherited:
+        if self._ahead.inherited:
             self._check()
+        async with self._turns.here():
+            return await self._next()
+
+    async def close(self) -> None:
+        self._ahead.stop()
+
+    def __del__(self) -> None:
+        # Iterated bare, and left before its end.
+        self._ahead.stop()
+
+    async def _next(self) -> StoredBatch:
+        ahead = self._ahead
         # A turn of the loop for each batch: where reading is faster than its user, nobody could cancel the user. Before
         # it is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
@@ -43,13 +56,6 @@ class KafkaReader(Reader):
             self._check()
             ahead.start()
             await arrived.wait()
-
-    async def close(self) -> None:
-        self._ahead.stop()
-
-    def __del__(self) -> None:
-        # Iterated bare, and left before its end.
-        self._ahead.stop()
 
 
 class _Ahead:

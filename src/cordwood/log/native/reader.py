@@ -10,6 +10,7 @@ from cordwood.errors import CordwoodError, Unavailable
 from cordwood.log.arguments import checked_range
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
+from cordwood.log.turns import Turns
 from cordwood.records import StoredBatch
 
 from .folder_log import FolderLog
@@ -63,6 +64,7 @@ class NativeReader(Reader):
         self._ready: deque[StoredBatch] = deque()
         self._closed = False
         self._poll_seconds = _POLL_SECONDS_MIN
+        self._turns = Turns()
         self._wanted: Wanted | None = None
 
         self._lock = threading.Lock()
@@ -72,18 +74,12 @@ class NativeReader(Reader):
         self._ended = False
 
     async def __anext__(self) -> StoredBatch:
-        while not self._ready:
-            if self._closed:
-                raise StopAsyncIteration
-            self._check()
-            step = await self._next_step()
-            if step:
-                self._ready.extend(step)
-                self._poll_seconds = _POLL_SECONDS_MIN
-            elif not self._follow or self._at_stop():
-                await self.close()
-            else:
-                await self._growth()
+        if not self._ready:
+            if not self._closed:
+                # Before the turn, which in a forked child is the parent's.
+                self._check()
+            async with self._turns.here():
+                await self._make_ready()
         return self._ready.popleft()
 
     async def close(self) -> None:
@@ -108,6 +104,21 @@ class NativeReader(Reader):
         if cursor is not None:
             cursor.close()
         self._slots.clear()
+
+    async def _make_ready(self) -> None:
+        """Have a batch ready, or raise StopAsyncIteration."""
+        while not self._ready:
+            if self._closed:
+                raise StopAsyncIteration
+            self._check()
+            step = await self._next_step()
+            if step:
+                self._ready.extend(step)
+                self._poll_seconds = _POLL_SECONDS_MIN
+            elif not self._follow or self._at_stop():
+                await self.close()
+            else:
+                await self._growth()
 
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the end of what is durable, or once the reader is closed."""
