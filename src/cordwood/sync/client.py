@@ -152,7 +152,7 @@ class Client:
 
     def close(self) -> None:
         """Finish what is under way, and let go; twice is fine."""
-        self._portal.call(self._client.close)
+        self._portal.call_to_close(self._client.close)
 
     def __enter__(self) -> Self:
         return self

@@ -56,7 +56,7 @@ class Log:
                 ...
         ```
         """
-        return Reader(self._portal.call(self._read, start, stop, follow), self._portal)
+        return Reader(self._portal.call(self._read, start, stop, follow), self._portal, follows=follow)
 
     def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         """The first kept offset, and one past the last."""

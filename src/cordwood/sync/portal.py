@@ -27,6 +27,11 @@ class Portal:
         self._thread = threading.Thread(target=self._run, name="cordwood-sync", daemon=True)
         self._thread.start()
 
+    @property
+    def ending(self) -> bool:
+        """Whether it was stopped, since the program ends."""
+        return self._why_gone is _ENDING
+
     def check(self) -> None:
         """Raise `Unavailable` where this portal leads nowhere any more."""
         if self._why_gone is not None:
@@ -52,6 +57,14 @@ class Portal:
         finally:
             future.cancel()  # no effect on one that is done
             del future  # it holds the error, whose traceback holds this frame: a cycle
+
+    def call_to_close(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """As `call`; nothing while the program ends, as everything is let go with it."""
+        try:
+            self.call(function)
+        except Unavailable:
+            if not self.ending:
+                raise
 
     def call_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the coroutine on the loop, some time; every thread may ask, also while the program ends."""

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from cordwood import log
+from cordwood.errors import Unavailable
 from cordwood.records import StoredBatch
 from cordwood.sync.portal import Portal
 
@@ -26,11 +27,11 @@ class Reader:
     ```
     It may be iterated bare; then it closes at its end, with the connection, or when nobody has it any more.
     Several threads may share one: each batch goes to one of them. `close` may come from another thread, and
-    ends an iteration that waits.
+    ends an iteration that waits. So does the end of the program, where the reader follows the log.
     """
 
-    def __init__(self, reader: log.Reader, through: Portal) -> None:
-        self._crossing = Crossing(self, reader, through)
+    def __init__(self, reader: log.Reader, through: Portal, *, follows: bool = False) -> None:
+        self._crossing = Crossing(self, reader, through, follows=follows)
 
     def __iter__(self) -> Self:
         return self
@@ -73,14 +74,27 @@ class AsyncReader(Protocol[T_co]):
 class Crossing(Generic[T]):
     """The way of batches from a reader on the loop to the threads that iterate its twin, `owner`."""
 
-    def __init__(self, owner: object, reader: AsyncReader[T], through: Portal) -> None:
+    def __init__(self, owner: object, reader: AsyncReader[T], through: Portal, *, follows: bool = False) -> None:
         self._portal = through
+        self._follows = follows
         self._ahead = _ReadAhead(reader)
         self._turn = threading.Lock()
         dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
         dropped.atexit = False  # the portal ends then, and everything in it
 
     def next(self) -> T:
+        try:
+            return self._next()
+        except Unavailable:
+            # A thread that follows a log has no other end. One that reads up to some place must not take this for it.
+            if self._follows and self._portal.ending:
+                raise StopIteration from None
+            raise
+
+    def close(self) -> None:
+        self._portal.call_to_close(self._ahead.close)
+
+    def _next(self) -> T:
         self._portal.check()
         ready = self._ahead.ready
         with self._turn:
@@ -90,9 +104,6 @@ class Crossing(Generic[T]):
                 return ready.popleft()
             except IndexError:
                 raise StopIteration from None
-
-    def close(self) -> None:
-        self._portal.call(self._ahead.close)
 
 
 class _ReadAhead(Generic[T]):

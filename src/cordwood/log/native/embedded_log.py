@@ -76,6 +76,7 @@ class EmbeddedLog(Log):
         self._raise_failure()
         end_at_call = self._end_now()
         reader = NativeReader(
+            self.name,
             self._folder.executor,
             self._source,
             start=start,

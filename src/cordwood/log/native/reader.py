@@ -43,6 +43,7 @@ class NativeReader(Reader):
 
     def __init__(
         self,
+        name: str,
         executor: Executor,
         resolve: Callable[[], Source],
         *,
@@ -55,6 +56,7 @@ class NativeReader(Reader):
         self._cursor: LogCursor | None = None
         self._slots: deque[_Slot] = deque()
         self._start, self._stop = checked_range(start, stop)
+        self._name = name
         self._executor = executor
         self._resolve = resolve
         self._follow = follow
@@ -136,27 +138,40 @@ class NativeReader(Reader):
                     if not self._slots:
                         # The log may have grown since its end was met.
                         self._ended = False
-                if not self._threads and not self._ended:
-                    self._start_thread()
-            if step is None:
+                reading = self._threads > 0 or self._ended or self._start_thread()
+            if step is None and not reading:
+                await self._broken_off()
+            elif step is None:
                 await arrived.wait()
                 self._wanted = None
             elif isinstance(step, Exception):
                 await self.close()
                 if isinstance(step, OSError) and not isinstance(step, CordwoodError):
-                    what = "the log" if self._source is None else self._source.name
-                    raise Unavailable(f"reading {what} failed: {step}") from step
+                    raise Unavailable(f"reading {self._name} failed: {step}") from step
                 raise step
             else:
                 return step
         return []
 
-    def _start_thread(self) -> None:
-        """With the lock held."""
+    def _start_thread(self) -> bool:
+        """With the lock held. False where the program is ending, and starts nothing any more."""
+        try:
+            job = self._executor.submit(self._read_ahead)
+        except RuntimeError:
+            return False
         self._threads += 1
-        job = self._executor.submit(self._read_ahead)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
+        return True
+
+    async def _broken_off(self) -> None:
+        """A follower ends with the program; for others what they have read must not pass for all there is."""
+        await self.close()
+        if not self._follow:
+            raise Unavailable(
+                f"reading {self._name} was broken off: the program is ending;"
+                " let the main thread wait for the one that reads"
+            )
 
     def _read_ahead(self) -> None:
         """On a thread: read until enough waits, or there is nothing more to read now."""
