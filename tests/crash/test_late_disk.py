@@ -1,9 +1,13 @@
-"""A disk that answers late: who closes may stop waiting, but nobody else gets the folder before it has answered."""
+"""A disk that answers late: who closes may stop waiting, but nobody else gets the folder before it has answered.
+
+Who reads is told in time, and loses nothing by trying again.
+"""
 
 import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +40,36 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateDisk]:
     monkeypatch.setattr(os, "fdatasync", late)
     yield disk
     disk.answers.set()
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateDisk]:
+    """Every read of a file waits while it does not answer."""
+    disk, preadv = LateDisk(), os.preadv
+
+    def late(descriptor: int, buffers: list[memoryview], position: int) -> int:
+        if not disk.answers.is_set():
+            disk.asked.set()
+            disk.answers.wait(60)
+        return preadv(descriptor, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", late)
+    yield disk
+    disk.answers.set()
+
+
+BATCHES = 40
+TOO_LATE = r"^reading a/0 took more than 0\.2 s: go on reading, which loses nothing, or connect with more time$"
+
+
+@pytest.fixture
+async def long_log(tmp_path: Path) -> Path:
+    """More steps of a reader than it reads ahead."""
+    async with cordwood.connect(tmp_path / "data") as client:
+        await client.create_topic("a")
+        for _ in range(BATCHES):
+            await client.log("a").append(Batch.of([bytes(1_000_000)]))
+    return tmp_path / "data"
 
 
 async def opened_by_another_process(url: str) -> bool:
@@ -71,3 +105,84 @@ async def test_a_folder_whose_close_timed_out_stays_locked_until_its_last_write_
     async with cordwood.connect(url) as client:
         values = [value async for batch in client.log("a").read() for value in batch.values]
     assert values == [b"before", b"late"]
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["by the writer", "beside it"])
+async def test_a_read_that_the_disk_does_not_answer_is_told_in_time_and_goes_on_where_it_was(
+    long_log: Path, reads: LateDisk, read_only: bool
+) -> None:
+    async with cordwood.connect(long_log, timeout=0.2, read_only=read_only) as client:
+        reader = client.log("a").read()
+        offsets = [*(await anext(reader)).offsets]
+        reads.answers.clear()
+        began = time.monotonic()
+        for _ in range(3):
+            with pytest.raises(Timeout, match=TOO_LATE):
+                while True:
+                    offsets += (await anext(reader)).offsets
+        assert time.monotonic() - began < 10
+        assert len(offsets) < BATCHES
+        reads.answers.set()
+        async for batch in reader:
+            offsets += batch.offsets
+    assert offsets == list(range(BATCHES))
+
+
+def test_a_blocking_read_that_the_disk_does_not_answer_is_told_in_time_too(long_log: Path, reads: LateDisk) -> None:
+    with cordwood.sync.connect(long_log, timeout=0.2, read_only=True) as client:
+        reader = client.log("a").read()
+        offsets = [*next(reader).offsets]
+        reads.answers.clear()
+        for _ in range(3):
+            with pytest.raises(Timeout, match=TOO_LATE):
+                while True:
+                    offsets += next(reader).offsets
+        reads.answers.set()
+        for batch in reader:
+            offsets += batch.offsets
+    assert offsets == list(range(BATCHES))
+
+
+async def test_a_reader_that_is_closed_while_the_disk_does_not_answer_waits_no_longer_than_a_call(
+    long_log: Path, reads: LateDisk
+) -> None:
+    async with cordwood.connect(long_log, timeout=0.2, read_only=True) as client:
+        began = time.monotonic()
+        with pytest.raises(Timeout):
+            async with client.log("a").read() as reader:
+                await anext(reader)
+                reads.answers.clear()
+                async for _ in reader:
+                    pass
+        assert time.monotonic() - began < 10
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+        reads.answers.set()
+        del reader
+    # The connection has waited for whoever still read.
+    assert not [name for name in open_files(long_log) if name.endswith(".plog")]
+
+
+def open_files(folder: Path) -> list[str]:
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:
+            continue  # the one that lists
+    return [name for name in names if name.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["by the writer", "beside it"])
+async def test_a_follower_waits_for_the_log_to_grow_for_longer_than_a_call_may_take(
+    tmp_path: Path, read_only: bool
+) -> None:
+    data = tmp_path / "data"
+    async with cordwood.connect(data) as client:
+        await client.create_topic("a")
+    async with cordwood.connect(data, timeout=0.2, read_only=read_only) as following, cordwood.connect(data) as client:
+        task = asyncio.ensure_future(anext(following.log("a").read(follow=True)))
+        done, _ = await asyncio.wait([task], timeout=0.6)
+        assert not done
+        await client.log("a").append(Batch.of([b"news"]))
+        assert list((await asyncio.wait_for(task, 10)).values) == [b"news"]

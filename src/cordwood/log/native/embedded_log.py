@@ -84,6 +84,7 @@ class EmbeddedLog(Log):
             follow=follow,
             end_at_call=end_at_call,
             check=self._connection.check,
+            timeout=self._timeout,
         )
         self._connection.readers.add(reader)
         return reader

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from cordwood.errors import CordwoodError, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable
 from cordwood.log.arguments import checked_range
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
@@ -52,6 +52,7 @@ class NativeReader(Reader):
         follow: bool,
         end_at_call: int | None,
         check: Callable[[], None],
+        timeout: float,
     ) -> None:
         self._cursor: LogCursor | None = None
         self._slots: deque[_Slot] = deque()
@@ -62,6 +63,7 @@ class NativeReader(Reader):
         self._follow = follow
         self._end_at_call = end_at_call
         self._check = check
+        self._timeout = timeout
         self._source: Source | None = None
         self._ready: deque[StoredBatch] = deque()
         self._closed = False
@@ -92,9 +94,14 @@ class NativeReader(Reader):
             wanted.wake()
         with self._lock:
             jobs = list(self._jobs)
-        for job in jobs:
-            # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
-            await asyncio.wrap_future(job)
+        try:
+            async with asyncio.timeout(self._timeout):
+                for job in jobs:
+                    # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
+                    await asyncio.wrap_future(job)
+        except TimeoutError:
+            # The disk is still asked for something: the file goes with the reader, which the job holds until then.
+            return
         self._let_go()
 
     def __del__(self) -> None:
@@ -142,8 +149,7 @@ class NativeReader(Reader):
             if step is None and not reading:
                 await self._broken_off()
             elif step is None:
-                await arrived.wait()
-                self._wanted = None
+                await self._answer(arrived)
             elif isinstance(step, Exception):
                 await self.close()
                 if isinstance(step, OSError) and not isinstance(step, CordwoodError):
@@ -152,6 +158,21 @@ class NativeReader(Reader):
             else:
                 return step
         return []
+
+    async def _answer(self, arrived: Wanted) -> None:
+        """Wait for the disk, or until the reader is closed. A step that comes too late is the next call's."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                # Looked at once more: whoever closed it in another loop may not have known whom to wake.
+                if not self._closed:
+                    await arrived.wait()
+        except TimeoutError as error:
+            raise Timeout(
+                f"reading {self._name} took more than {self._timeout} s: go on reading, which loses nothing,"
+                " or connect with more time"
+            ) from error
+        finally:
+            self._wanted = None
 
     def _start_thread(self) -> bool:
         """With the lock held. False where the program is ending, and starts nothing any more."""
