@@ -31,17 +31,17 @@ async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_is_decoded = threading.Event()
-    decode = Step.batches
+    decode = Step.decoded
     overtaken = []
 
-    def first_waits_for_the_second(step: Step) -> list[StoredBatch]:
+    def first_waits_for_the_second(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
         if step.start == 0:
             overtaken.append(later_is_decoded.wait(timeout=60))
         else:
             later_is_decoded.set()
         return decode(step)
 
-    monkeypatch.setattr(Step, "batches", first_waits_for_the_second)
+    monkeypatch.setattr(Step, "decoded", first_waits_for_the_second)
     async with cordwood.connect(folder, read_only=True) as cw:
         offsets = [offset async for batch in cw.log("events").read() for offset in batch.offsets]
     assert overtaken == [True]
@@ -49,14 +49,14 @@ async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
 
 
 async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = Step.batches
+    decode = Step.decoded
 
-    def third_is_damaged(step: Step) -> list[StoredBatch]:
+    def third_is_damaged(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
         if step.start >= 6000:
             raise Corrupt(f"damaged at {step.start}")
         return decode(step)
 
-    monkeypatch.setattr(Step, "batches", third_is_damaged)
+    monkeypatch.setattr(Step, "decoded", third_is_damaged)
     seen: list[int] = []
     async with cordwood.connect(folder, read_only=True) as cw:
         with pytest.raises(Corrupt) as caught:

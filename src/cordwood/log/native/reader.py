@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, Timeout, Unavailable
 from cordwood.log.arguments import checked_range
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
@@ -25,12 +25,16 @@ _POLL_SECONDS_MAX = 0.05
 
 
 class _Slot:
-    """The place of one step in the order of the log, taken when its read begins, filled when it is decoded."""
+    """The place of one step in the order of the log, taken when its read begins, filled when it is decoded.
 
-    __slots__ = ("step",)
+    `damage` is what comes behind its batches, instead of all other steps.
+    """
+
+    __slots__ = ("damage", "step")
 
     def __init__(self) -> None:
         self.step: list[StoredBatch] | Exception | None = None
+        self.damage: Corrupt | None = None
 
 
 class NativeReader(Reader):
@@ -66,6 +70,7 @@ class NativeReader(Reader):
         self._timeout = timeout
         self._source: Source | None = None
         self._ready: deque[StoredBatch] = deque()
+        self._damage: Corrupt | None = None
         self._closed = False
         self._poll_seconds = _POLL_SECONDS_MIN
         self._turns = Turns()
@@ -134,12 +139,15 @@ class NativeReader(Reader):
         # A turn of the loop for each step: where reading is faster than its user, nothing else would ever get one, and
         # nobody could cancel the user. Before a step is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
+        if self._damage is not None and not self._closed:
+            await self.close()
+            raise self._damage
         while not self._closed:
             arrived = Wanted()
             with self._lock:
                 step = self._slots[0].step if self._slots else None
                 if step is not None:
-                    self._slots.popleft()
+                    self._damage = self._slots.popleft().damage
                 else:
                     self._wanted = arrived
                     if not self._slots:
@@ -206,7 +214,7 @@ class NativeReader(Reader):
                     self._ended = True
             if isinstance(step, Step) and step.frames.large:
                 self._share()
-            self._fill(slot, _decoded(step))
+            self._fill(slot, *_decoded(step))
 
     def _claimed(self) -> _Slot | None:
         """The place of the next step; None where this thread is to end."""
@@ -223,10 +231,11 @@ class NativeReader(Reader):
             if self._threads < _THREADS and len(self._slots) < _STEPS_AHEAD and not self._closed:
                 self._start_thread()
 
-    def _fill(self, slot: _Slot, step: list[StoredBatch] | Exception) -> None:
+    def _fill(self, slot: _Slot, step: list[StoredBatch] | Exception, damage: Corrupt | None) -> None:
+        slot.damage = damage
         slot.step = step
         with self._lock:
-            if isinstance(step, Exception):
+            if damage is not None or isinstance(step, Exception):
                 self._ended = True
             if not self._slots or self._slots[0].step is None:
                 return
@@ -282,10 +291,11 @@ class NativeReader(Reader):
         self._wanted = None
 
 
-def _decoded(step: Step | Exception | None) -> list[StoredBatch] | Exception:
-    if step is None:
-        return []
+def _decoded(step: Step | Exception | None) -> tuple[list[StoredBatch] | Exception, Corrupt | None]:
+    if step is None or isinstance(step, Exception):
+        return step or [], None
     try:
-        return step if isinstance(step, Exception) else step.batches()
+        batches, damage = step.decoded()
     except Exception as error:
-        return error
+        return error, None
+    return batches or damage or [], damage

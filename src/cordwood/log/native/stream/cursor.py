@@ -1,6 +1,5 @@
 """Reading a log across its plogs."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -38,24 +37,6 @@ class Source(Protocol):
         """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
 
 
-class Verdict:
-    """Whether all of a step was sound: told once it is decoded, and waited for by whoever is to go on behind it."""
-
-    def __init__(self) -> None:
-        self._told = threading.Event()
-        self._damage: BaseException | None = None
-
-    def tell(self, damage: BaseException | None) -> None:
-        self._damage = damage
-        self._told.set()
-
-    def check(self) -> None:
-        """Raise what was found."""
-        self._told.wait()
-        if self._damage is not None:
-            raise self._damage
-
-
 class Step(NamedTuple):
     """What one read of the disk brought: the offsets from `start` to below `stop`, still to be checked and decoded."""
 
@@ -64,35 +45,24 @@ class Step(NamedTuple):
     stop: int
     begin_next: Callable[[], None] | None
     """Where it is the first of its plog: asks the disk for the plog that follows, to be there when this one ends."""
-    before: Verdict | None
-    """Of the step before this one, where there is one."""
-    verdict: Verdict
 
-    def batches(self) -> list[StoredBatch]:
-        """Its batches, CRCs checked. May run on any thread, beside the next read.
+    def decoded(self) -> tuple[list[StoredBatch], Corrupt | None]:
+        """Its batches, CRCs checked, up to the first that is damaged; and what is wrong with that one.
 
-        Those before damage are given out; what follows the step raises it. Steps may be decoded beside each other,
-        so this one is given out when the one before is known to be sound: nothing that stands behind damage ever is.
+        May run on any thread, beside the next read.
         """
-        try:
-            if self.begin_next is not None:
-                # Here, since nobody waits for it, while the next read waits for the one that brought this step.
-                self.begin_next()
-            batches, damage = self.frames.decoded()
-            if self.before is not None:
-                self.before.check()
-            if damage is not None and not batches:
-                raise damage
-        except BaseException as error:
-            self.verdict.tell(error)
-            raise
-        self.verdict.tell(damage)
+        if self.begin_next is not None:
+            # Here, since nobody waits for it, while the next read waits for the one that brought this step.
+            self.begin_next()
+        batches, damage = self.frames.decoded()
+        if not batches:
+            return batches, damage
         first = batches[0].offsets[0]
         if first < self.start:
             batches[0] = batches[0][self.start - first :]
         if batches[-1].offsets[-1] >= self.stop:
             batches[-1] = batches[-1][: self.stop - batches[-1].offsets[0]]
-        return batches
+        return batches, damage
 
 
 class LogCursor:
@@ -105,8 +75,6 @@ class LogCursor:
         self._link: Link | None = None
         self._rested_at: tuple[PlogId, int] | None = None
         self._begin_next: Callable[[], None] | None = None
-        self._before: Verdict | None = None
-        self._last: Step | None = None
 
     def read(self, stop: int | None) -> list[StoredBatch]:
         """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
@@ -116,27 +84,17 @@ class LogCursor:
         step = self.fetch(stop)
         if step is None:
             return []
-        reached = step.start
-        try:
-            batches = step.batches()
-            reached = batches[-1].offsets[-1] + 1
-            return batches
-        finally:
-            if reached < step.stop:
-                # Damaged: whoever tries again begins at its frame.
-                self.close()
-                self._before = None
-            self.offset, self._last = reached, None
+        batches, damage = step.decoded()
+        if damage is not None:
+            # Whoever goes on begins at its frame.
+            self.close()
+            self.offset = batches[-1].offsets[-1] + 1 if batches else step.start
+            if not batches:
+                raise damage
+        return batches
 
     def fetch(self, stop: int | None) -> Step | None:
-        """As `read`, but leaves checking and decoding to the caller, who does so for every step; None at the end."""
-        if self._last is not None:
-            # No step follows it that would raise its damage: so its end is not reached before it is known to be sound.
-            self._last.verdict.check()
-            self.offset, self._last = self._last.stop, None
-            if self.offset == stop:
-                self.close()
-                return None
+        """As `read`, but leaves checking and decoding to the caller; None at the end."""
         view = self._source.view(self.offset)
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
@@ -154,9 +112,6 @@ class LogCursor:
         except (Corrupt, OSError):
             # The plog may have been read beyond the offset: whoever tries again begins at its frame.
             self.close()
-            if self._before is not None:
-                # What is damaged first is what is told.
-                self._before.check()
             raise
         if not frames.first_offset <= self.offset < frames.next_offset:
             self.close()
@@ -176,14 +131,9 @@ class LogCursor:
             # The plog was read beyond what is asked for.
             self.close()
             frames = frames.below(limit)
-        stop = min(frames.next_offset, limit)
-        step = Step(frames, self.offset, stop, self._begin_next, self._before, Verdict())
-        self._before = step.verdict
+        step = Step(frames, self.offset, min(frames.next_offset, limit), self._begin_next)
+        self.offset = step.stop
         self._begin_next = None
-        if stop == limit:
-            self._last = step
-        else:
-            self.offset = stop
         return step
 
     def _check_kept(self, view: View) -> None:
