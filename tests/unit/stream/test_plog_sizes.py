@@ -79,6 +79,18 @@ def test_a_spare_plog_that_is_smaller_than_wanted_is_used_where_there_is_no_room
     assert len(one.values()) == 5
 
 
+def test_a_log_at_rest_goes_on_in_a_small_plog_where_there_is_no_room_for_what_it_gave_back() -> None:
+    one = nearly_full(MIB)
+    one.folder.clock.advance(60)
+    one.folder.engine.quiet_down()
+    one.run()
+    one.folder.disk.capacity = one.folder.disk.used + MIB // 2
+    caller = one.submit(b"second")
+    one.run()
+    assert caller.offsets == range(1, 2)
+    assert one.values() == [b"first", b"second"]
+
+
 class AtOnce:
     """Workers that do each job when they are asked to."""
 

@@ -206,7 +206,7 @@ class Stream:
         if active is None or active.end + size > active.size:
             active = self._switch(size)
         elif not active.open:
-            self._wake(active)
+            active = self._woken(active, size)
         starts = list(accumulate(map(count_of, frame), initial=self._next_offset))
         encoded = frame_of(
             list(map(batch_of, frame)),
@@ -294,15 +294,19 @@ class Stream:
         self._record(succeeded(sealed, link), partial(self._seal_file_later, sealed))
         return following
 
-    def _wake(self, active: Plog) -> None:
+    def _woken(self, active: Plog, size: int) -> Plog:
+        """The plog again, with its space; or the next one, where there is no room for all that it gave back."""
         try:
             self._plogs.reopen(active)
             if self._quiet:
                 active.reserve()
         except OSError as error:
             active.close()
+            if is_full(error):
+                return self._switch(size)
             raise NoRoom(f"no room to go on in plog {active.id}: {error.strerror or error}") from error
         self._quiet = False
+        return active
 
     def _give_up_plog(self, group: list[Append]) -> list[Append]:
         """The appends of the group that are not synced, and not refused either, after a plog failed."""
