@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -304,6 +305,20 @@ async def test_a_reader_beside_the_writing_process_sees_what_is_acked(data: Path
                 asked(writer, f"append {number}")
                 assert await log.bounds() == (0, number + 1)
                 assert await values_of(log, number) == [b"%d" % number]
+
+
+@pytest.mark.processes
+async def test_a_read_beside_the_writing_process_ends_where_the_log_ended_at_the_call(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        async with cordwood.connect(data, read_only=True) as cw:
+            reader = cw.log("events").read()
+            assert isinstance(reader, NativeReader)
+            assert isinstance(reader._end_at_call, Future)
+            reader._end_at_call.result(30)  # the look is under way, not awaited
+            asked(writer, "append 3")
+            assert [value async for batch in reader for value in batch.values] == [b"0", b"1", b"2"]
+            assert await values_of(cw.log("events")) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.processes

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
@@ -74,7 +75,7 @@ class EmbeddedLog(Log):
     def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> NativeReader:
         self._connection.check()
         self._raise_failure()
-        end_at_call = self._end_now()
+        end_at_call = None if follow or stop is not None else self._end_at_call()
         reader = NativeReader(
             self.name,
             self._folder.executor,
@@ -115,14 +116,15 @@ class EmbeddedLog(Log):
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
 
-    def _end_now(self) -> int | None:
-        """Where the log ends at this moment, without I/O; None where that takes a look at the disk."""
-        if not isinstance(self._folder, WritingFolder):
-            return None
+    def _end_at_call(self) -> "int | Future[int] | None":
+        """Where the log ends at this moment; None where that is found out when it is opened."""
         try:
-            return self._folder.source(self.topic, self.partition).end_now()
-        except CordwoodError:
-            # The reader's first step says so.
+            if isinstance(self._folder, WritingFolder):
+                return self._folder.source(self.topic, self.partition).end_now()
+            # It takes a look at the disk, beside the loop: what is appended from now on is not part of the read.
+            return self._folder.executor.submit(lambda: self._source().view().durable.next_offset)
+        except (CordwoodError, RuntimeError):
+            # The reader's first step says so; RuntimeError where the program is ending.
             return None
 
     def _raise_failure(self) -> None:

@@ -14,7 +14,7 @@ from cordwood.log.turns import Turns
 from cordwood.records import StoredBatch
 
 from .folder_log import FolderLog
-from .stream.cursor import LogCursor, Source, Step
+from .stream.cursor import LogCursor, Source, Step, View
 
 # Two threads, since copying out of the page cache and checking CRCs take about as long as each other and neither holds
 # the interpreter lock; steps are few, since what was read long before it is used has left the processor's cache.
@@ -54,7 +54,7 @@ class NativeReader(Reader):
         start: int | None,
         stop: int | None,
         follow: bool,
-        end_at_call: int | None,
+        end_at_call: "int | Future[int] | None",
         check: Callable[[], None],
         timeout: float,
     ) -> None:
@@ -254,14 +254,21 @@ class NativeReader(Reader):
             source = self._resolve()
             view = source.view()
             if self._stop is None and not self._follow:
-                self._stop = self._end_at_call
-                if self._stop is None:
-                    self._stop = source.first_end() if isinstance(source, FolderLog) else view.durable.next_offset
+                self._stop = self._end(source, view)
             self._cursor = LogCursor(source, view.start if self._start is None else self._start)
             self._source = source
         if self._at_stop():
             return None
         return self._cursor.fetch(self._stop)
+
+    def _end(self, source: Source, view: View) -> int:
+        """Where the log ended at the call."""
+        if isinstance(self._end_at_call, Future):
+            # On a thread that was asked before this one.
+            return self._end_at_call.result()
+        if self._end_at_call is not None:
+            return self._end_at_call
+        return source.first_end() if isinstance(source, FolderLog) else view.durable.next_offset
 
     def _at_stop(self) -> bool:
         return self._stop is not None and self._cursor is not None and self._cursor.offset >= self._stop
