@@ -163,6 +163,21 @@ async def test_a_reader_that_is_closed_while_the_disk_does_not_answer_waits_no_l
     assert not [name for name in open_files(long_log) if name.endswith(".plog")]
 
 
+async def test_a_connection_that_only_reads_is_closed_in_time_though_the_disk_does_not_answer(
+    long_log: Path, reads: LateDisk
+) -> None:
+    client = await cordwood.connect(long_log, timeout=0.2, read_only=True)
+    reads.answers.clear()
+    with pytest.raises(Timeout):
+        await client.log("a").bounds()
+    with pytest.raises(Timeout, match=r"closing .* its files are let go when the disk has answered"):
+        await asyncio.wait_for(client.close(), 10)
+    reads.answers.set()
+    async with asyncio.timeout(30):
+        while open_files(long_log):
+            await asyncio.to_thread(reads.answers.wait)
+
+
 def open_files(folder: Path) -> list[str]:
     names = []
     for descriptor in os.listdir("/proc/self/fd"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable
+from cordwood.log.threads import in_a_thread
 
 from .coordinator import SqliteCoordinator, TopicRow
 from .engine import FolderEngine
@@ -222,6 +223,16 @@ class ReadingFolder(_Open):
         self.gone = "the connection is closed: connect again"
         with _registry_lock:
             _reading.discard(self)
+        closing = in_a_thread("cordwood-close", self._let_go)
+        try:
+            closing.result(timeout)
+        except TimeoutError as error:
+            raise Timeout(
+                f"closing {self.path} took more than {timeout} s: its files are let go when the disk has answered"
+            ) from error
+
+    def _let_go(self) -> None:
+        # Not before: a file must not be closed under a thread that reads it.
         self.executor.shutdown(wait=True)
         self._view.close()
 
