@@ -303,8 +303,8 @@ class FolderEngine:
     def _leftovers(self, found: set[int]) -> tuple[list[str], list[int]]:
         """What crashes left: chains of topics that are gone, and plogs of those found that no chain has.
 
-        Found out before anybody can delete a topic: whose chain is forgotten by that, and would be by a sweep too, has
-        records behind its end.
+        Found out before anybody can delete a topic: a chain that the deletion and the sweep both forget would have
+        records behind its end, which no open could read.
         """
         alive = {_service(Owner(row.id, number)) for row in self.topics() for number in range(row.partitions)}
         known = {link.id.random for chain in self._metadata.chains.values() for link in chain}
