@@ -115,6 +115,7 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full
             crash.disk.capacity = None
             crash.check_view()
             crash.open()
+            crash.check_view(beside_writer=True)
             crash.check(settle=True)
             assert_works(crash)
 

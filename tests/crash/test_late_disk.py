@@ -163,6 +163,33 @@ async def test_a_reader_that_is_closed_while_the_disk_does_not_answer_waits_no_l
     assert not [name for name in open_files(long_log) if name.endswith(".plog")]
 
 
+async def test_closing_takes_no_longer_for_many_readers_than_for_one(long_log: Path, reads: LateDisk) -> None:
+    client = await cordwood.connect(long_log, timeout=0.3, read_only=True)
+    readers = [client.log("a").read() for _ in range(8)]
+    reads.answers.clear()
+    for reader in readers:
+        with pytest.raises(Timeout):
+            await asyncio.wait_for(anext(reader), 5)
+    began = time.monotonic()
+    with pytest.raises(Timeout):
+        await client.close()
+    assert time.monotonic() - began < 8 * 0.3
+
+
+async def test_two_who_close_one_reader_are_not_cancelled_by_each_other(long_log: Path, reads: LateDisk) -> None:
+    client = await cordwood.connect(long_log, timeout=0.2, read_only=True)
+    readers = [client.log("a").read() for _ in range(6)]  # more than there are threads
+    reads.answers.clear()
+    for reader in readers:
+        with pytest.raises(Timeout):
+            await anext(reader)
+    first = asyncio.ensure_future(readers[-1].close())
+    await asyncio.sleep(0.1)  # it gives up while the second one waits
+    assert await asyncio.gather(first, readers[-1].close(), return_exceptions=True) == [None, None]
+    reads.answers.set()
+    await client.close()
+
+
 async def test_a_connection_that_only_reads_is_closed_in_time_though_the_disk_does_not_answer(
     long_log: Path, reads: LateDisk
 ) -> None:

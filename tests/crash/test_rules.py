@@ -1,5 +1,6 @@
 """The rules of docs/rules.md, each by the history that breaks a log without it."""
 
+import errno
 from collections.abc import Iterable, Sequence
 from itertools import product
 
@@ -244,6 +245,20 @@ def test_r8_beside_a_writer_that_has_not_used_a_log_yet_readers_see_what_they_sa
     cut.put("a")
     cut.run()
     assert cut.check_view(beside_writer=True)["a/0"].end > beside.end
+
+
+def test_r8_also_where_there_is_no_room_for_the_catalog_of_an_open_the_ends_of_the_last_one_are_not_believed() -> None:
+    folder = one_log()
+    for _ in range(4):
+        folder.put("a")
+        folder.run()
+    # Of the ends the metadata's and the first of the log's are on the disk.
+    cut = folder.power_cut(KeepWrites([number < 4 for number in range(100)], "published/ends"))
+    shown = cut.check_view()["a/0"]
+    assert shown.end >= 4
+    cut.disk.fail("create", name_contains="catalog.new", error=errno.ENOSPC, times=100)
+    cut.open()
+    assert cut.check_view(beside_writer=True)["a/0"].end >= shown.end
 
 
 def test_r8_recovered_metadata_is_on_the_disk_before_it_is_built_upon() -> None:

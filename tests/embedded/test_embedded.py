@@ -21,7 +21,7 @@ from cordwood import Batch, Client, InvalidInput, Log, NotFound, Region, Timeout
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.coordinator.sqlite import SqliteCoordinator
 from cordwood.log.native.engine import EngineSettings, FolderEngine
-from cordwood.log.native.folder_lock import is_locked
+from cordwood.log.native.folder_lock import is_written
 from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.reader import NativeReader
 from cordwood.log.native.stream.append import Append
@@ -144,7 +144,7 @@ def test_a_timeout_that_no_clock_can_count_is_for_ever(data: Path, timeout: floa
         cw.create_topic("events", timeout=timeout)
         assert cw.log("events").append(Batch.of([b"0"]), timeout=timeout) == range(1)
         cw.log("events").trim(before=1, timeout=timeout)
-    assert not is_locked(data / "lock")
+    assert not is_written(data / "lock")
 
 
 async def test_changes_whose_time_is_over_may_happen_and_say_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 import cordwood
 from cordwood import Batch, Unavailable
+from cordwood.log.native.folder_lock import is_written
+from cordwood.log.native.publisher import Publisher
 from tests.embedded.processes import program
 
 OPEN = """
@@ -72,3 +75,43 @@ told()
         forked.says()
         forked.kill()
         assert tried_by_another_process(tmp_path / "data") == "opened"
+
+
+def test_a_writer_does_not_speak_before_it_has_published_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    seen: list[bool] = []
+    put_catalog = Publisher.put_catalog
+
+    def looked_at(publisher: Publisher) -> bool:
+        seen.append(is_written(data / "lock"))
+        return put_catalog(publisher)
+
+    monkeypatch.setattr(Publisher, "put_catalog", looked_at)
+    with cordwood.sync.connect(data):
+        assert (seen, is_written(data / "lock")) == ([False], True)
+    assert not is_written(data / "lock")
+
+
+def test_a_look_at_a_lock_on_a_slow_disk_holds_up_no_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers, open_it = threading.Event(), threading.Event(), os.open
+
+    def late(path: Path, flags: int, mode: int = 0o777) -> int:
+        if path == tmp_path / "lock":
+            asked.set()
+            answers.wait(60)
+        return open_it(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", late)
+    looking = threading.Thread(target=is_written, args=(tmp_path / "lock",))
+    looking.start()
+    try:
+        assert asked.wait(30)
+        if not (pid := os.fork()):
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert not answers.is_set()
+    finally:
+        answers.set()
+        looking.join(30)

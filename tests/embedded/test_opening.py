@@ -14,7 +14,7 @@ import cordwood
 from cordwood import Batch, Client, InvalidInput, Timeout
 from cordwood.log.native import embedded
 from cordwood.log.native import folder as folder_module
-from cordwood.log.native.folder_lock import is_locked
+from cordwood.log.native.folder_lock import is_written
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
         pass
     waiting = threading.Event()
     for _ in range(3000):
-        if not is_locked(data / "lock"):
+        if not is_written(data / "lock"):
             return
         waiting.wait(0.01)
     pytest.fail("the folder is still locked")
@@ -121,4 +121,4 @@ async def test_a_connection_is_entered_once_at_a_time(data: Path) -> None:
             with pytest.raises(InvalidInput, match="entered already"):
                 async with connecting:
                     pytest.fail("entered twice")
-    assert not is_locked(data / "lock")
+    assert not is_written(data / "lock")

@@ -130,3 +130,18 @@ async def test_a_disk_that_cannot_be_read_is_told_with_the_name_of_the_log(
         # It was the disk, not the log: from where it ended it goes on.
         rest = [offset async for batch in cw.log("events").read(first.offsets[-1] + 1) for offset in batch.offsets]
         assert rest == list(range(len(first), _BATCHES * len(_RECORDS)))
+
+
+@pytest.mark.parametrize("follow", [False, True], ids=["to the end", "following"])
+async def test_a_process_without_a_thread_to_spare_is_told_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with cordwood.connect(folder) as cw:
+        reader = cw.log("events").read(follow=follow)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", no_thread)
+            with pytest.raises(Unavailable, match="no thread could be started"):
+                await anext(reader)

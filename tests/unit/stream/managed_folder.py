@@ -38,6 +38,7 @@ class ManagedFolder:
         self.recorded: list[str] = []
         self.switches: list[Durable] = []
         self.delete_older = True
+        self.clock = SimulatedClock()
         self.look_at_switch: Callable[[Durable], None] = self.switches.append
         self.open()
 
@@ -46,7 +47,7 @@ class ManagedFolder:
         self.manager = MetadataManager(
             self.plogs,
             self.workers,
-            SimulatedClock(),
+            self.clock,
             self.coordinator,
             epoch=self.coordinator.take_over(),
             new_id=lambda: PlogId.new("local", "0"),

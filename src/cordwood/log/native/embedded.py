@@ -102,12 +102,14 @@ class EmbeddedEngine(Engine):
     async def close(self, *, timeout: float) -> None:
         self._folder.check()
         self._connection.closed = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         try:
-            for reader in list(self._connection.readers):
-                await reader.close()
+            await asyncio.gather(*(reader.close() for reader in list(self._connection.readers)))
         finally:
             # Also where the caller has given up: nobody closes this connection a second time.
-            await asyncio.wrap_future(in_a_thread("cordwood-close", partial(self._folder.close, timeout)))
+            seconds = max(deadline - loop.time(), timeout / 2)
+            await asyncio.wrap_future(in_a_thread("cordwood-close", partial(self._folder.close, seconds)))
 
     async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

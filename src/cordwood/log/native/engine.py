@@ -22,7 +22,7 @@ from .stream.records import Full
 from .stream.recovery import Recovered, recover
 from .stream.spare import NewId
 from .stream.stream import Stream
-from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession
+from .stream.succession import PLOG_BYTES_MAX, Done, LogSuccession, nothing
 from .world.clock import Clock
 from .world.disk import Disk
 from .world.workers import Workers
@@ -222,7 +222,7 @@ class FolderEngine:
             # The topic was deleted meanwhile.
             return None
         try:
-            log.trim(kept_from(log.view(), topic, now), _nothing)
+            log.trim(kept_from(log.view(), topic, now), nothing)
         except NotFound:
             return None
         except (CordwoodError, OSError) as error:
@@ -318,7 +318,7 @@ class FolderEngine:
             self.plogs.delete_file(random)
         with suppress(Unavailable):
             for service in services:
-                self._forget(service, _nothing)
+                self._forget(service, nothing)
 
     def _let_go(self, done: Done) -> None:
         self._published.close()
@@ -332,7 +332,3 @@ class FolderEngine:
 
 def _service(owner: Owner) -> str:
     return f"{owner.topic_id}/{owner.partition}"
-
-
-def _nothing() -> None:
-    return

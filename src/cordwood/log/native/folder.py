@@ -15,7 +15,7 @@ from cordwood.log.threads import in_a_thread
 
 from .coordinator import SqliteCoordinator, TopicRow
 from .engine import FolderEngine
-from .folder_lock import FolderLock, is_locked
+from .folder_lock import FolderLock, is_written
 from .folder_log import FolderLog
 from .plog import PlogStore
 from .staged import StagedCommits, StagedFile, Write, remove_staged
@@ -101,6 +101,7 @@ class WritingFolder(_Open):
                 self._workers = ThreadWorkers("cordwood-write", _WRITERS)
                 clock = RealClock()
                 self._engine = FolderEngine(disk, clock, self._workers, coordinator)
+                self._lock.speak()
             except BaseException:
                 coordinator.close()
                 raise
@@ -237,7 +238,7 @@ class ReadingFolder(_Open):
         self._view.close()
 
     def _writer_alive(self) -> bool:
-        return is_locked(self.path / _LOCK)
+        return is_written(self.path / _LOCK)
 
 
 def open_for_writing(path: Path) -> Folder:

@@ -16,8 +16,8 @@ from cordwood.errors import Unavailable
 # struct flock of Linux on 64 bits: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
 
-# Two bytes of the file, since the two kinds of locks would get in each other's way.
-_RECORD, _OPEN_FILE = 0, 1
+# Bytes of the file, since the two kinds of locks would get in each other's way.
+_RECORD, _OPEN_FILE, _SPEAKING = 0, 1, 2
 
 
 class FolderLock:
@@ -41,7 +41,14 @@ class FolderLock:
                     " closed it. Reading works beside it: with read_only=True, or by a command that reads"
                 ) from error
             self._descriptor: int | None = descriptor
+            self.speaking = False
             _held[path] = self
+
+    def speak(self) -> None:
+        """Tell readers that what is published is what this process says: until then it is the last writer's."""
+        assert self._descriptor is not None
+        _take(self._descriptor, fcntl.F_OFD_SETLK, _SPEAKING)
+        self.speaking = True
 
     def release(self) -> None:
         with _turn:
@@ -54,20 +61,21 @@ class FolderLock:
             os.close(descriptor)
 
 
-def is_locked(path: Path) -> bool:
-    """Whether a process writes the folder, this one or another."""
+def is_written(path: Path) -> bool:
+    """Whether a process writes the folder, this one or another, and has begun to speak."""
     with _turn:
         # Not asked of the file by its holder, who would lose the record lock by that.
         if path in _held:
-            return True
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            return _asked(descriptor, fcntl.F_OFD_GETLK, _OPEN_FILE)[0] != fcntl.F_UNLCK
-        finally:
-            os.close(descriptor)
+            return _held[path].speaking
+    # Without the turn, which a fork waits for: a file system may take its time.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return _asked(descriptor, fcntl.F_OFD_GETLK, _SPEAKING)[0] != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
 
 
 def _take(descriptor: int, command: int, byte: int) -> None:

@@ -15,7 +15,7 @@ from .stream.cursor import View
 from .stream.gate import Durable
 from .stream.recovery import Recovered
 from .stream.stream import Stream
-from .stream.succession import Done
+from .stream.succession import Done, nothing
 from .stream.turn import QUEUE_BYTES_MAX
 from .world.workers import Job, Workers
 
@@ -131,7 +131,7 @@ class FolderLog:
                 self._stream = stream
             if recovered.chain.droppable(self._start):
                 # Trimmed just before a crash.
-                stream.turn.run(partial(stream.drop, self._start, _nothing))
+                stream.turn.run(partial(stream.drop, self._start, nothing))
             return stream
 
     def view(self, beyond: int | None = None) -> View:
@@ -265,7 +265,3 @@ class FolderLog:
             wanted, self._growth_wanted = self._growth_wanted, set()
         for job in wanted:
             job()
-
-
-def _nothing() -> None:
-    return

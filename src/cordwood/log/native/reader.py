@@ -103,7 +103,8 @@ class NativeReader(Reader):
             async with asyncio.timeout(self._timeout):
                 for job in jobs:
                     # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
-                    await asyncio.wrap_future(job)
+                    # Shielded: who stops waiting must not cancel it for others who close the reader.
+                    await asyncio.shield(asyncio.wrap_future(job))
         except TimeoutError:
             # The disk is still asked for something: the file goes with the reader, which the job holds until then.
             return
@@ -183,7 +184,7 @@ class NativeReader(Reader):
             self._wanted = None
 
     def _start_thread(self) -> bool:
-        """With the lock held. False where the program is ending, and starts nothing any more."""
+        """With the lock held. False where no thread can be started, as while the program ends."""
         try:
             job = self._executor.submit(self._read_ahead)
         except RuntimeError:
@@ -196,6 +197,8 @@ class NativeReader(Reader):
     async def _broken_off(self) -> None:
         """A follower ends with the program; for others what they have read must not pass for all there is."""
         await self.close()
+        if threading.main_thread().is_alive():
+            raise Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
         if not self._follow:
             raise Unavailable(
                 f"reading {self._name} was broken off: the program is ending;"

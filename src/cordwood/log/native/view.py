@@ -75,6 +75,10 @@ class FolderView:
                     self._metadata, catalog = None, self.catalog()
         raise Unavailable("the folder's metadata could not be read: its plogs vanish while they are read; try again")
 
+    def epoch(self, catalog: Catalog) -> int:
+        """Of the latest open: without room for a catalog of its own it has at least published its metadata."""
+        return max(catalog.epoch, self.published.end_and_epoch(METADATA_SLOT, METADATA_OWNER, catalog)[1])
+
     def close(self) -> None:
         self.published.close()
 
@@ -145,9 +149,9 @@ class ViewedLog:
             # Behind the look at the slot, which may be another log's as soon as the topic is no longer listed.
             catalog = self._listed()
             # What an earlier open has published a power cut may have put back to what it was long before.
-            current = alive and epoch >= catalog.epoch
+            current = alive and epoch >= self._folder.epoch(catalog)
             try:
-                durable = self._durable(published, catalog, alive, current, start, anew=beyond is None)
+                durable = self._durable(published, catalog, current, start, anew=beyond is None)
             except NotFound as error:
                 # A plog went while it was looked at: the writer trims, or deletes the topic.
                 gone = error
@@ -195,7 +199,7 @@ class ViewedLog:
         return NotFound(f"topic {self._topic!r} was deleted")
 
     def _durable(
-        self, published: Durable | None, catalog: Catalog, alive: bool, current: bool, start: int, *, anew: bool
+        self, published: Durable | None, catalog: Catalog, current: bool, start: int, *, anew: bool
     ) -> Durable:
         plog = None if published is None else published.plog
         # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
@@ -207,7 +211,7 @@ class ViewedLog:
             return readable_end(self.plogs, self._chain, published)
         except NotFound:
             last = self._chain.last
-            if alive or last is None or start < last.first_offset:
+            if current or last is None or start < last.first_offset:
                 raise
             # The last plog was trimmed away, which the metadata that is known to be durable does not say yet.
             self._chain = Chain()

@@ -22,11 +22,13 @@ from .gate import Durable
 from .records import Dropped, Full, MetadataRecord, apply, decode, encode, whole_chain
 from .spare import NewId
 from .stream import Stream
-from .succession import Done, NoRoom
+from .succession import Done, NoRoom, nothing
 
 METADATA_PLOG_BYTES_MIN = 256 * 1024
 _LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
+_DOUBT_SECONDS = 0.25
+_DOUBT_SECONDS_MAX = 30.0
 _LOGGER = logging.getLogger("cordwood")
 
 
@@ -48,6 +50,7 @@ class MetadataManager:
         on_switch: Callable[[Durable], bool],
     ) -> None:
         self._plogs = plogs
+        self._clock = clock
         self._superfluous: set[PlogId] = set()
         latest = coordinator.metadata_plog()
         self.chains: dict[str, Chain] = {}
@@ -77,7 +80,7 @@ class MetadataManager:
         self._superfluous.update(self._dropped_by(service, records))
         *before, last = _in_frames(records)
         for part in before:
-            self._submit(service, part, _nothing)
+            self._submit(service, part, nothing)
         self._submit(service, last, done)
 
     def _submit(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
@@ -100,7 +103,8 @@ class MetadataManager:
             # On a full disk the record of a trim may wait for the very space that the trim gives back.
             for id in list(self._superfluous):
                 self._plogs.delete(id)
-        self._stream.turn.retry()
+        if self._clock.monotonic() >= self._succession.not_before:
+            self._stream.turn.retry()
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         self._stream.finish(error, done)
@@ -140,10 +144,6 @@ def _in_frames(records: Sequence[MetadataRecord]) -> Iterator[list[MetadataRecor
     yield part
 
 
-def _nothing() -> None:
-    return
-
-
 class _Recording:
     """Who waits for a metadata record: nobody who could give up."""
 
@@ -181,8 +181,9 @@ class MetadataSuccession:
         self._chains = chains
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_switch
-        # The coordinator may have been told of them, by calls that failed.
+        # The coordinator may have been told of them, by calls that failed: each attempt leaves one more behind.
         self._in_doubt: set[PlogId] = set()
+        self.not_before = 0.0
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = self._list_bytes()
@@ -221,20 +222,21 @@ class MetadataSuccession:
             previous = self._coordinator.metadata_plog()
         except CordwoodError as error:
             raise NoRoom(str(error)) from error
-        self._settle_doubts(previous)
         try:
             self._coordinator.set_metadata_plog(self._epoch, previous, str(plog.id))
         except CordwoodError as error:
             # The call may have failed after its commit: then this plog holds everything and must stay.
             self._in_doubt.add(plog.id)
+            seconds = min(_DOUBT_SECONDS * 2 ** (len(self._in_doubt) - 1), _DOUBT_SECONDS_MAX)
+            self.not_before = self._clock.monotonic() + seconds
             raise NoRoom(str(error), keep_plog=True) from error
-        return previous
-
-    def _settle_doubts(self, latest: str | None) -> None:
+        # Only now: a commit whose sync failed may be found by the next open, whatever this one reads, until another
+        # has succeeded.
         for id in self._in_doubt:
-            if str(id) != latest:
+            if str(id) != previous:
                 self._plogs.delete(id)
         self._in_doubt = set()
+        return previous
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
         # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.

@@ -88,6 +88,10 @@ class LogSuccession:
         self._metadata.record(self._service, records, done)
 
 
+def nothing() -> None:
+    """Done, and nobody waits for it."""
+
+
 def succeeded(sealed: Link | None, following: Link | None) -> list[MetadataRecord]:
     """The record of a switch; `sealed` is None when the chain's last plog is known to be sealed, or there is none."""
     if sealed is not None:
