@@ -6,12 +6,23 @@ from datetime import timedelta
 
 import pytest
 
-from cordwood import Client, Conflict, CordwoodError, Corrupt, TooLarge
+from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, TooLarge
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
 from tests.wal.contents import by_table
+from tests.wal.faulty import FaultyEngine
 from tests.wal.inside import writer_of
+
+
+async def lose_end(cw: Client, topic: str, records: int) -> None:
+    """As an unclean election does it."""
+    async with cw.log(topic).read() as reader:
+        values = [value async for batch in reader for value in batch.values]
+    await cw.delete_topic(topic)
+    await cw.create_topic(topic)
+    await cw.log(topic).append(Batch.of(values[:-records]))
+
 
 on_kafka = pytest.mark.parametrize("engine", ["kafka"])
 
@@ -103,7 +114,7 @@ async def test_an_owner_whose_log_was_made_anew_gets_no_ack(cw: Client) -> None:
         await region.write(42, [b"%d" % n])
     await cw.delete_topic("metrics_data_7")
     await cw.create_topic("metrics_data_7")
-    for _ in range(2):
+    for _ in range(20):  # more than the old log had: offsets that seem to follow must not deceive it
         with pytest.raises(CordwoodError) as lost:
             await region.write(42, [b"more"])
         assert lost.value.outcome is not None
@@ -111,6 +122,56 @@ async def test_an_owner_whose_log_was_made_anew_gets_no_ack(cw: Client) -> None:
         assert await by_table(region) == {}
         await region.write(42, [b"new"])
         assert sum(map(len, (await by_table(region)).values())) == 1
+
+
+@pytest.mark.parametrize("engine", ["embedded"])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_r11_an_owner_whose_log_lost_its_end_gets_no_ack_until_the_region_is_opened_again(
+    cw: Client, lost: int
+) -> None:
+    wal = cw.wal("metrics")
+    region = await wal.region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await lose_end(cw, "metrics_data_7", lost)
+    outcomes = []
+    for _ in range(6):
+        with pytest.raises(Corrupt, match="open region 7 again") as told:
+            await region.write(42, [b"more"])
+        outcomes.append(told.value.outcome)
+    assert outcomes == ["unknown"] + 5 * ["not_written"]
+    with pytest.raises(Corrupt):
+        await region.mark_deleted(42, through=1)
+    with pytest.raises(Corrupt):
+        await region.clean()
+    assert repr(region).endswith("broken>")
+    again = await wal.region(7)
+    assert again is not region
+    await region.close()
+    left = {n + 1: b"%d" % n for n in range(5 - lost)}
+    assert await by_table(again) == {42: left}
+    numbers = await again.write(42, [b"new"])
+    assert await by_table(again) == {42: {**left, numbers.start: b"new"}}
+
+
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_r11_a_renewal_that_lands_below_what_was_read_is_the_last_one(cw: Client) -> None:
+    """The next one would land where it seems to follow, and be void for every reader: the first one counts for them."""
+    engine = FaultyEngine(cw, 0, 0, ["refused"])
+    region = await engine.wal("metrics").region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await lose_end(cw, "metrics_data_7", 1)
+    (log,) = engine.logs
+    log.odds = 1
+    refused = asyncio.create_task(region.write(42, [b"refused"]))
+    await log.went_wrong.wait()
+    engine.be_well()
+    with pytest.raises(Corrupt, match="metrics_data_7/0 goes on at 5, and had a record at 5"):
+        await refused
+    for _ in range(3):
+        with pytest.raises(Corrupt):
+            await region.write(42, [b"more"])
 
 
 @on_kafka

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 
+from cordwood.errors import Corrupt
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
 from cordwood.wal.codec import DataRecord, Writes
@@ -27,6 +28,9 @@ class AppliedLog(ABC):
         """Where the log began when it was opened."""
         self.growth: Callable[[], None] = lambda: None
         """Called when the state has grown."""
+        self.broken: Corrupt | None = None
+        """Why its owner appends nothing more: a log is not what was read of it, so readers may come to another state,
+        in which nothing of this owner counts. An opening that reads it anew knows."""
 
     @property
     def end(self) -> int | None:

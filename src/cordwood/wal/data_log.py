@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from itertools import repeat
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailable
@@ -93,7 +94,11 @@ class DataLog(AppliedLog):
         await self._claim(self.owner, logs, seen)
 
     def check_owner(self) -> None:
-        """`Fenced` if the applied part of the log says that somebody else has taken the region."""
+        """`Fenced` if the applied part of the log says that somebody else has taken the region; or why it is broken."""
+        if self.broken is not None:
+            own = copy(self.broken)
+            own.outcome = "not_written"  # of whatever was to be appended now
+            raise own
         fence = self.state.fence
         if fence.session == self.session:
             self.owner = fence.owner  # also by a renewal whose append had no answer
@@ -102,6 +107,13 @@ class DataLog(AppliedLog):
                 f"region {self.region} in {self.log.name} was opened by {fence.who} at offset {fence.owner}, "
                 f"after this owner's {self.owner}: open it again to take it back"
             )
+
+    def lost_its_end(self, offset: int) -> Corrupt:
+        """What an own record says that landed at this offset, below what was applied."""
+        return Corrupt(
+            f"{self.log.name} goes on at {offset}, and had a record at {self.state.next_offset - 1}: it was"
+            f" made anew or lost its end, and acked logs with it: open region {self.region} again for the rest"
+        )
 
     async def _claim(self, renews: int, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         while True:
@@ -113,10 +125,7 @@ class DataLog(AppliedLog):
                 error.outcome = None  # of an owner record: it says nothing of a write
                 raise
             if offset < self.state.next_offset:
-                raise Corrupt(
-                    f"{self.log.name} goes on at {offset}, and had a record at {self.state.next_offset - 1}: it was"
-                    f" made anew or lost its end, and acked logs with it: open region {self.region} again for the rest"
-                )
+                raise self.lost_its_end(offset)
             if offset == self.state.next_offset:
                 self.state.apply(offset, record)  # there is nothing before it that was not read
                 self.grew(1, len(encoded))

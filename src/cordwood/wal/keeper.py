@@ -11,7 +11,7 @@ import logging
 from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Timeout
+from cordwood.errors import CordwoodError, Corrupt, Fenced, Timeout
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.marks import Mark, fail, failure, in_time
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
@@ -91,9 +91,8 @@ class Keeper:
         if asyncio.get_running_loop() is not self._loop:
             return
         self._data.growth = lambda: None
-        if self._writer.fenced is None and (
-            self._marks or self._marks_since or self._data.state.next_offset != self._meta.snapshot_offset
-        ):
+        owned = self._writer.fenced is None and self._data.broken is None
+        if owned and (self._marks or self._marks_since or self._data.state.next_offset != self._meta.snapshot_offset):
             self._due = True
             self._run_soon()
         if self._task is not None:
@@ -209,13 +208,15 @@ class Keeper:
         except Fenced as error:
             self._writer.fenced = self._writer.fenced or error
             failed = error
+        except Corrupt as error:
+            failed = error
         assert failed is not None
         own = copy(failed)
         own.outcome = "unknown" if unknown else "not_written"
         raise own from failed
 
     def check_owner(self) -> None:
-        """Whoever is fenced appends nothing more."""
+        """Whoever is fenced appends nothing more, nor does who knows another log than there is."""
         if self._writer.fenced is not None:
             raise copy(self._writer.fenced)
         self._data.check_owner()

@@ -275,11 +275,13 @@ class Region:
     def __repr__(self) -> str:
         state = "open" if self._owning else "read-only"
         if not self._usable():
-            state = "closed" if self._closed else "fenced"
+            state = "closed" if self._closed else "fenced" if self._data.broken is None else "broken"
         return f"<cordwood.Region {self.id} in {self._data.log.name} {state}>"
 
     def _usable(self) -> bool:
-        return not self._closed and (self._owning is None or self._owning.writer.fenced is None)
+        if self._closed or self._data.broken is not None:
+            return False
+        return self._owning is None or self._owning.writer.fenced is None
 
     def _reader(self, place: Place, stop: int | None) -> LogReader:
         return LogReader(self._data.log, place, stop, self._start_over)

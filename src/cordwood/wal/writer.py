@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, TooLarge, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch
 from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write
 from cordwood.wal.data_log import DataLog
@@ -74,6 +74,11 @@ class Writer(PendingWrites):
         self._must_renew = False
         self._resolving: asyncio.Task[None] | None = None
         self._appends: set[asyncio.Task[Sequence[int]]] = set()
+
+    def check(self) -> None:
+        super().check()
+        if self._data.broken is not None:
+            raise with_outcome(self._data.broken, "not_written")
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> bytes:
         """The payloads as they are stored; `TooLarge` before anything has a number."""
@@ -191,6 +196,11 @@ class Writer(PendingWrites):
         while self._groups and self._groups[0].offsets is not None:
             group = self._groups[0]
             assert group.offsets is not None
+            if group.offsets[0] < state.next_offset:
+                # R11: nothing is read before all appends have come back. So no own record lands below what is applied,
+                # in a log that has all it had.
+                self._data.broken = self._data.lost_its_end(group.offsets[0])
+                return
             # R10: own records follow each other. Before what lies in a gap is known, nothing behind it is acked: it
             # may be another owner's record.
             if group.offsets[0] != state.next_offset or group.offsets[-1] - group.offsets[0] != len(group.writes) - 1:
@@ -221,6 +231,7 @@ class Writer(PendingWrites):
 
         try:
             async with asyncio.timeout(self._seconds_left(open_writes.values() or self._queue)):
+                self._data.check_owner()
                 await self._data.catch_up(seen=found)
                 self._data.check_owner()
                 if open_writes or self._must_renew:
@@ -248,6 +259,10 @@ class Writer(PendingWrites):
         self._must_renew = True
         if isinstance(error, Fenced):
             self.fenced = error
+        if isinstance(error, Corrupt):
+            # R11: for good. The renewal may be in the log, where readers count it and this owner does not. A next one,
+            # at an offset that seems to follow, would be void for them, and every write that is acked behind it.
+            self._data.broken = error
         for write in open_writes:
             # Behind another owner's record nothing of ours counts, whenever it lands. Otherwise it may be there.
             fenced = isinstance(error, Fenced) and error.outcome != "unknown"
