@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, Corrupt, Log
+from cordwood import Batch, Client, Corrupt, Log, Timeout
 from cordwood.wal import keeper, snapshot
 from cordwood.wal.meta_codec import MetaOwner, MetaRecord, SnapshotPart, decode_meta
 from tests.wal.contents import by_table
@@ -90,6 +90,32 @@ async def test_r13_a_snapshot_has_seen_what_is_applied_not_what_is_under_way(cw:
     assert at <= marks <= region._data.state.next_offset
     await asyncio.gather(*writes)
     assert len((await by_table(await cw.wal("metrics").region(7)))[42]) == 21
+
+
+async def test_r13_a_late_copy_of_a_snapshot_undoes_no_mark(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["lost"], part="_meta_")
+    region = await engine.wal("metrics").region(7)
+    await region.write(42, [b"a", b"b"])
+    await region.write(42, [b"c"])
+    (log,) = engine.logs
+    append = log.append
+    late: list[Batch] = []
+
+    async def noted(batch: Batch, **settings: Any) -> Any:
+        late.append(batch)
+        if len(late) == 1:
+            raise Timeout("no answer", outcome="unknown")
+        return await append(batch, **settings)
+
+    monkeypatch.setattr(log, "append", noted)
+    await region.snapshot()
+    assert len(late) == 2, "the second attempt is there, the first one is still on its way"
+    await region.mark_deleted(42, through=2)
+    await region.clean()
+    await cw.log("metrics_meta_7").append(late[0])
+    async with cw.wal("metrics").region(7) as again:
+        assert again.tables()[42].deleted_through == 2
+        assert (await by_table(again), again.stats().lost) == ({42: {3: b"c"}}, {})
 
 
 @pytest.mark.parametrize(("name", "limit"), [("SNAPSHOT_WRITES", 10), ("SNAPSHOT_BYTES", 2000), ("SNAPSHOT_MARKS", 5)])

@@ -21,7 +21,7 @@ class MetaFold:
     """All marks, whatever snapshot they stand before: they fold by maximum, so none can be wrong."""
     drops: dict[int, int] = field(default_factory=dict)
     snapshot: list[SnapshotPart] | None = None
-    """The complete one with the highest watermark, of several the last."""
+    """The complete one with the highest watermark, of several the one that was made last."""
     outdated: list[SnapshotPart] | None = None
     """The last one of a data log that has lost its end since: what it says of tables was true, its offsets are not."""
     _parts: dict[tuple[int, int], dict[int, SnapshotPart]] = field(default_factory=dict)
@@ -56,8 +56,9 @@ class MetaFold:
         if len(parts) < record.parts:
             return  # R14: only a complete set counts
         del self._parts[key]
-        # R13: the one that has seen most; none may go back behind what is known already.
-        if self.snapshot is None or record.high_watermark >= self.snapshot[0].high_watermark:
+        # R13: the one that has seen most; none may go back behind what is known already. Marks move no watermark: of
+        # equal ones it is the one that was made last, not the one that arrived last.
+        if self.snapshot is None or _age(record) >= _age(self.snapshot[0]):
             self.snapshot = [parts[part] for part in sorted(parts)]
 
     async def mark(self, state: RegionState) -> None:
@@ -75,3 +76,7 @@ class MetaFold:
                 elif through:
                     state.mark(table, through)
             await asyncio.sleep(0)  # a part may have thousands of tables
+
+
+def _age(part: SnapshotPart) -> tuple[int, int, int]:
+    return part.high_watermark, part.owner, part.number

@@ -51,6 +51,10 @@ async def test_r13_the_snapshot_with_the_highest_watermark_is_taken_whenever_it_
     fold.take(await snapshot_at(9, number=3))
     assert fold.snapshot is not None
     assert fold.snapshot[0].number == 3, "of equal ones the later: it has seen more marks"
+    fold.take(await snapshot_at(9, number=2))
+    assert fold.snapshot[0].number == 3, "by when it was made, not by when it arrived"
+    fold.take(await snapshot_at(9, owner=4, number=1))
+    assert fold.snapshot[0].owner == 4, "numbers are those of an owner"
 
 
 async def test_marks_fold_by_maximum_in_every_order_and_however_often() -> None:
