@@ -137,3 +137,12 @@ class FaultyEngine(Engine):
 
     async def close(self, *, timeout: float) -> None:
         raise NotImplementedError("its connection is closed by whoever made it")
+
+
+async def lose_end(cw: Client, topic: str, records: int) -> None:
+    """The last records are gone, as after an unclean election, and nobody is told."""
+    async with cw.log(topic).read() as reader:
+        values = [value async for batch in reader for value in batch.values]
+    await cw.delete_topic(topic)
+    await cw.create_topic(topic)
+    await cw.log(topic).append(Batch.of(values[:-records]))

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import cordwood
-from cordwood import Client, Fenced, InvalidInput, Region, Timeout, Unavailable
+from cordwood import Client, Corrupt, Fenced, InvalidInput, Region, Timeout, Unavailable
 from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FAULTS, FaultyEngine
+from tests.wal.faulty import FAULTS, FaultyEngine, lose_end
 
 
 async def filled(cw: Client) -> Region:
@@ -171,6 +171,36 @@ async def test_r12_a_zombies_mark_is_fenced_and_does_not_count(cw: Client) -> No
         await old.write(42, [b"zombie"])
     assert (await numbers(new))[42] == [*range(1, 10)]
     assert (await numbers(await cw.wal("metrics").region(7)))[42] == [*range(1, 10)]
+
+
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_r12_a_zombie_whose_meta_log_lost_its_end_marks_and_trims_nothing(cw: Client) -> None:
+    wal = cw.wal("metrics")
+    old = await wal.region(7)
+    await old.write(42, [b"x"] * 9)
+    for through in range(1, 6):
+        await old.mark_deleted(42, through=through)
+    await lose_end(cw, "metrics_meta_7", 4)
+    new = await cw.wal("metrics").region(7)  # its record lands where the old one has read already
+    said = r"metrics_meta_7/0 goes on at 3, and had a record at 5: .*: open region 7 again"
+    with pytest.raises(Corrupt, match=said) as told:
+        await old.mark_deleted(42, through=9)
+    assert told.value.outcome == "unknown"
+    for _ in range(5):
+        with pytest.raises(Corrupt) as told:
+            await old.mark_deleted(42, through=9)
+        assert told.value.outcome == "not_written"
+    with pytest.raises(Corrupt):
+        await old.clean()
+    with pytest.raises(Corrupt):
+        await old.write(42, [b"y"])
+    await old.close()
+    assert (await cw.log("metrics_meta_7").bounds())[0] == 0
+    await new.mark_deleted(42, through=6)
+    assert await numbers(new) == {42: [7, 8, 9]}
+    again = await wal.region(7)
+    assert again.tables()[42].deleted_through == 6
+    await again.mark_deleted(42, through=9)
 
 
 async def test_r12_what_the_earlier_owner_marked_while_the_newer_one_opened_counts(

@@ -6,23 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, TooLarge
+from cordwood import Client, Conflict, CordwoodError, Corrupt, TooLarge
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
 from tests.wal.contents import by_table
-from tests.wal.faulty import FaultyEngine
+from tests.wal.faulty import FaultyEngine, lose_end
 from tests.wal.inside import writer_of
-
-
-async def lose_end(cw: Client, topic: str, records: int) -> None:
-    """As an unclean election does it."""
-    async with cw.log(topic).read() as reader:
-        values = [value async for batch in reader for value in batch.values]
-    await cw.delete_topic(topic)
-    await cw.create_topic(topic)
-    await cw.log(topic).append(Batch.of(values[:-records]))
-
 
 on_kafka = pytest.mark.parametrize("engine", ["kafka"])
 

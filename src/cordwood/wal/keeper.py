@@ -200,6 +200,7 @@ class Keeper:
                     except CordwoodError as error:
                         failed = error
                         unknown = unknown or error.outcome != "not_written"
+                        self._data.broken = self._data.broken or self._meta.broken
         except TimeoutError as error:
             if isinstance(error, CordwoodError):
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, NotFound, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, Fenced, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Batch
 from cordwood.wal.applied import values_of
@@ -29,6 +29,8 @@ class MetaLog:
         """Everything before it was read, or is the owner's own."""
         self.snapshot_offset = 0
         """Up to where the data log is applied in the last snapshot; 0: there is none."""
+        self.broken: Corrupt | None = None
+        """Why nothing more may be appended: what was read is not what there is."""
 
     @property
     def cut(self) -> bool:
@@ -61,6 +63,7 @@ class MetaLog:
         record = MetaOwner(owner, session, who, anew)
         try:
             (offset,) = await self.log.append(Batch.of([encode_meta(self.region, record)]))
+            self._check_end(offset)
         except CordwoodError as error:
             error.outcome = None  # of an owner record: it says nothing of a write
             raise
@@ -77,6 +80,7 @@ class MetaLog:
     async def append(self, record: MetaRecord) -> int:
         """Append a record of the owner, and return its offset; `Fenced` if it does not count."""
         (offset,) = await self.log.append(Batch.of([encode_meta(self.region, record)]))
+        self._check_end(offset)
         if offset == self.next_offset:
             self.next_offset = offset + 1
             return offset
@@ -102,6 +106,16 @@ class MetaLog:
                 f"region {self.region} was opened by {self.fold.who} at offset {self.fold.owner} of its data log, "
                 f"says {self.log.name}, after this owner's {owner}: open it again to take it back"
             )
+
+    def _check_end(self, offset: int) -> None:
+        """R12: who lands below what it has read does not know what stands there now: it may be a newer owner's."""
+        if offset < self.next_offset:
+            self.broken = Corrupt(
+                f"{self.log.name} goes on at {offset}, and had a record at {self.next_offset - 1}: it was made anew or"
+                f" lost its end, and marks with it: open region {self.region} again, and mark again what is deleted",
+                outcome="unknown",
+            )
+            raise self.broken
 
     async def _read_to(self, stop: int) -> None:
         if self.next_offset >= stop:
