@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, CordwoodError, Fenced, Unavailable
+from cordwood import Batch, Client, CordwoodError, Fenced, Region, Unavailable
 from cordwood.wal.codec import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
@@ -181,3 +181,43 @@ async def test_r15_the_last_owner_record_has_the_exact_count_though_others_wrote
     await log.trim(before=(await log.bounds())[1] - 1)
     async with cw.wal("metrics").region(7) as region:
         assert await region.write(42, [b"y"]) == range(10, 11)
+
+
+async def test_r15_numbers_of_writes_that_were_never_sent_do_not_come_back(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0)
+    region = await engine.wal("metrics").region(7)
+    (log,) = engine.logs
+    waiting: list[asyncio.Task[range]] = []
+    appends = 0
+
+    async def down(batch: Batch, **settings: Any) -> Any:
+        nonlocal appends
+        appends += 1
+        if appends == 2:  # the renewal: what is written now waits for its outcome
+            waiting.append(asyncio.create_task(region.write(42, [b"b"] * 100)))
+            await asyncio.sleep(0.01)
+        raise Unavailable("no broker answers", outcome="not_written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "append", down)
+        with pytest.raises(Unavailable):
+            await region.write(42, [b"a"])
+    (never_sent,) = waiting
+    with pytest.raises(Unavailable):
+        await never_sent
+    assert await region.write(42, [b"c"]) == range(102, 103)
+    await lose_all_but_the_count(cw, region)
+    async with cw.wal("metrics").region(7) as rebuilt:
+        assert (await rebuilt.write(42, [b"d"])).start > 102
+
+
+async def lose_all_but_the_count(cw: Client, region: Region) -> None:
+    """All is dropped and cleaned, and then the meta log is lost: what is left is a record of a table that is new."""
+    await region.write(99, [b"the last"])
+    for table in region.tables():
+        await region.drop_table(table)
+    await region.clean()
+    await region.close()
+    await cw.delete_topic("metrics_meta_7")

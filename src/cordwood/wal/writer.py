@@ -270,5 +270,7 @@ class Writer(PendingWrites):
             self._done(write, with_outcome(error, "not_written" if lost else "unknown"))
         queued = list(self._queue)
         self._queue.clear()
+        # R15: they have numbers, which are not given out again. The renewal that comes before the next write says so.
+        self._logs += sum(write.count for write in queued)
         for write in queued:
             self._done(write, with_outcome(error, "not_written"))
