@@ -213,6 +213,32 @@ async def test_r15_numbers_of_writes_that_were_never_sent_do_not_come_back(
         assert (await rebuilt.write(42, [b"d"])).start > 102
 
 
+async def test_r15_numbers_that_a_drop_covers_and_no_write_has_do_not_come_back(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0)
+    old = await engine.wal("metrics").region(7)
+    (log,) = engine.logs
+    over = asyncio.Event()
+
+    async def hangs(batch: Batch, **settings: Any) -> Any:
+        await over.wait()
+        raise Unavailable("no broker answers", outcome="not_written")
+
+    monkeypatch.setattr(log, "append", hangs)
+    under_way = asyncio.create_task(old.write(42, [b"a"] * 100))
+    await asyncio.sleep(0.01)
+    await old.drop_table(42)
+    region = await cw.wal("metrics").region(7)
+    over.set()
+    with pytest.raises(Fenced):
+        await under_way
+    assert await region.write(42, [b"b"]) == range(101, 102)
+    await lose_all_but_the_count(cw, region)
+    async with cw.wal("metrics").region(7) as rebuilt:
+        assert (await rebuilt.write(42, [b"c"])).start > 101
+
+
 async def lose_all_but_the_count(cw: Client, region: Region) -> None:
     """All is dropped and cleaned, and then the meta log is lost: what is left is a record of a table that is new."""
     await region.write(99, [b"the last"])

@@ -89,7 +89,7 @@ class DataLog(AppliedLog):
             # written between the look and the record: only from here on nobody can.
             await self._claim(self.owner, self.state.fence.logs)
 
-    async def renew(self, logs: int, seen: Callable[[int, WriteRecord], None]) -> None:
+    async def renew(self, logs: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Go on under a new id: what was written under the old one and is not found before it never counts (R11)."""
         await self._claim(self.owner, logs, seen)
 

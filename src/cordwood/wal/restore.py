@@ -54,11 +54,15 @@ async def take_over(data: DataLog, meta: MetaLog) -> Restored:
         found = await restore(data, meta)
         try:
             await data.take()
+            # R12: data first, so that the id is known; what the earlier owner still marked is read up to our record.
+            await meta.claim(data.owner, data.session, data.who, anew=found.shortened)
+            await meta.fold.mark(data.state)
+            if (last := data.state.last_number) > data.state.fence.logs:
+                # R15: a drop covers writes that were under way; it is durable, and they never were. If the meta log is
+                # lost, the count is all that tells of their numbers.
+                await data.renew(last)
         except Trimmed:
-            continue  # by the earlier owner, between the two
-        # R12: data first, so that the id is known; and what the earlier owner still marked is read up to our record.
-        await meta.claim(data.owner, data.session, data.who, anew=found.shortened)
-        await meta.fold.mark(data.state)
+            continue  # by another owner, between the two
         return found
     raise _never_still(data)
 

@@ -167,6 +167,11 @@ class RegionState:
         # R15: a table of which nothing is left may have had any number up to the running count.
         return self.fence.logs + 1 if self.forgetful else 1
 
+    @property
+    def last_number(self) -> int:
+        """The highest number that a log of any table has had."""
+        return max((meta.next_sequence for meta in self.table_states.values()), default=1) - 1
+
     def known(self, table: int) -> TableState | None:
         """The table, unless it was never written or is dropped."""
         meta = self.table_states.get(table)
