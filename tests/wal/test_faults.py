@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, CordwoodError, Fenced, Region, Unavailable
+from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable
 from cordwood.wal.codec import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
@@ -237,6 +237,40 @@ async def test_r15_numbers_that_a_drop_covers_and_no_write_has_do_not_come_back(
     await lose_all_but_the_count(cw, region)
     async with cw.wal("metrics").region(7) as rebuilt:
         assert (await rebuilt.write(42, [b"c"])).start > 101
+
+
+async def test_r15_what_a_clean_leaves_is_a_record_that_counts(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FaultyEngine(cw, 0, 0)
+    region = await engine.wal("metrics").region(7)
+    (log,) = engine.logs
+    append = log.append
+    first: list[Batch] = []
+
+    async def noted(batch: Batch, **settings: Any) -> Any:
+        first.append(batch)
+        return await append(batch, **settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "append", noted)
+        await region.write(42, [b"a"])
+    for _ in range(10):
+        await region.write(42, [b"b"] * 10)
+
+    async def no_answer(batch: Batch, **settings: Any) -> Any:
+        await append(batch, **settings)
+        await append(first[0])  # a copy of the first write lands behind this one, before anybody looks
+        raise Timeout("no answer", outcome="unknown")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "append", no_answer)
+        assert await region.write(42, [b"c"]) == range(102, 103)
+    await region.mark_deleted(42, through=102)
+    await region.clean()
+    await region.close()
+    await cw.delete_topic("metrics_meta_7")
+    async with cw.wal("metrics").region(7) as rebuilt:
+        assert 1 not in (await by_table(rebuilt)).get(42, {}), "long deleted, and never there twice"
+        assert (await rebuilt.write(42, [b"d"])).start > 102
 
 
 async def lose_all_but_the_count(cw: Client, region: Region) -> None:

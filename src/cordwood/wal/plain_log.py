@@ -77,6 +77,7 @@ class PlainLog(AppliedLog):
         table, sequence, is_start = key
         state = self.state
         state.next_offset = offset + 1
+        state.last_counted = offset
         if is_start and sequence > 1:
             state.mark(table, sequence - 1)  # R17: also where the mark itself was lost
         known = state.table_of(table)

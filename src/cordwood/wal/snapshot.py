@@ -54,6 +54,7 @@ class Snapshot:
         self.high_watermark = state.next_offset  # R13: what is applied, never where the log ends
         self.writes = state.writes
         self.bytes = state.bytes
+        self._last_counted = state.last_counted
         self._owner = owner
         self._number = number
         self._logs = state.fence.logs
@@ -69,7 +70,7 @@ class Snapshot:
     @property
     def trim_target(self) -> int:
         """Up to where the data log is not needed any more; known when all tables are taken down."""
-        return trim_target(self._oldest, self.high_watermark)
+        return trim_target(self._oldest, self._last_counted)
 
     def take_some(self) -> bool:
         """Take down a few tables; whether there are more."""
@@ -138,6 +139,7 @@ async def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
     first = parts[0]
     state = RegionState(
         next_offset=first.high_watermark,
+        last_counted=first.trim_target,  # a record that counts is there: the oldest live one, or the last
         fence=Fence(owner=first.owner, logs=first.logs),
         forgetful=first.forgetful,
         writes=first.writes,

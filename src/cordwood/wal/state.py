@@ -103,6 +103,8 @@ class RegionState:
     next_offset: int = 0
     """The first offset that is not applied yet."""
     fence: Fence = field(default_factory=Fence)
+    last_counted: int = 0
+    """Where the last record lies that counts; after a snapshot, one that counts and may not be the last."""
     forgetful: bool = False
     """Whether there may have been tables that nothing is known of."""
     writes: int = 0
@@ -120,7 +122,10 @@ class RegionState:
         """Take in the next record of the data log; whether it counts."""
         if isinstance(record, OwnerRecord):
             self.next_offset = offset + 1
-            return self.fence.takes_owner(offset, record)
+            counts = self.fence.takes_owner(offset, record)
+            if counts:
+                self.last_counted = offset
+            return counts
         return self.apply_write(offset, record.owner, record.logs, record.table, record.first, record.length)
 
     def apply_write(self, offset: int, owner: int, logs: int, table: int, first: int, count: int) -> bool:
@@ -128,6 +133,7 @@ class RegionState:
         self.next_offset = offset + 1
         if not self.fence.takes_write(owner, logs, count):
             return False
+        self.last_counted = offset
         if self.before_change is not None:
             self.before_change(table)
         meta = self.table_of(table)
@@ -196,7 +202,7 @@ class RegionState:
     @property
     def trim_target(self) -> int:
         """What lies before it is not needed any more."""
-        return trim_target(self.oldest_live, self.next_offset)
+        return trim_target(self.oldest_live, self.last_counted)
 
     def bytes_from(self, offset: int) -> int:
         """About how many bytes lie from there on: not less than do."""
@@ -222,9 +228,12 @@ class RegionState:
         return iter(sorted(self.table_states.items()))
 
 
-def trim_target(oldest_live: int | None, next_offset: int) -> int:
-    """The oldest live log is needed, and so is the last record: R15, it carries the running count."""
-    return max(0, next_offset - 1) if oldest_live is None else oldest_live
+def trim_target(oldest_live: int | None, last_counted: int) -> int:
+    """The oldest live log is needed, and so is the last record that counts: R15, it carries the running count.
+
+    One that does not count carries an old one, which a log that begins with it would be believed.
+    """
+    return last_counted if oldest_live is None else oldest_live
 
 
 def thinned(entries: list[tuple[int, int]], place: itemgetter[int]) -> list[tuple[int, int]]:

@@ -64,6 +64,11 @@ def test_r15_the_last_record_is_never_trimmed() -> None:
     assert state.trim_target == 2
     state.mark(43, 1, dropped=True)
     assert state.trim_target == 2, "offset 2 is the last record"
+    assert not state.apply_write(3, 0, 0, 42, 1, 3)
+    assert not state.apply(4, OwnerRecord(77, 0, 1, "void"))
+    assert state.trim_target == 2, "what does not count carries an old count"
+    assert state.apply(5, OwnerRecord(0, 4, 1, "somebody"))
+    assert state.trim_target == 5
     assert RegionState().trim_target == 0
 
 
