@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from cordwood import Client, Conflict, CordwoodError, Corrupt, TooLarge
+from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, TooLarge
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
@@ -142,6 +143,39 @@ async def test_r11_an_owner_whose_log_lost_its_end_gets_no_ack_until_the_region_
     assert await by_table(again) == {42: left}
     numbers = await again.write(42, [b"new"])
     assert await by_table(again) == {42: {**left, numbers.start: b"new"}}
+
+
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_r11_of_a_log_that_lost_its_end_nothing_is_acked_because_its_offset_seems_to_follow(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0)
+    region = await engine.wal("metrics").region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await lose_end(cw, "metrics_data_7", 1)
+    (log,) = engine.logs
+    append = log.append
+    overtaken = asyncio.Event()
+    appends = 0
+
+    async def swapped(batch: Batch, **settings: Any) -> Any:
+        nonlocal appends
+        appends += 1
+        if appends == 1:
+            await overtaken.wait()
+        offsets = await append(batch, **settings)
+        overtaken.set()
+        return offsets
+
+    monkeypatch.setattr(log, "append", swapped)
+    first = asyncio.create_task(region.write(42, [b"lands at 6"]))
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(region.write(42, [b"lands at 5"]))
+    for write in (first, second):
+        with pytest.raises(Corrupt) as lost:
+            await write
+        assert lost.value.outcome == "unknown"
 
 
 @pytest.mark.parametrize("engine", ["embedded"])

@@ -165,7 +165,7 @@ class Writer(PendingWrites):
 
     def _irregular(self) -> bool:
         """Whether an append has come back as it should not: nothing more is sent then, until that is resolved."""
-        return bool(self._groups) and self._groups[0].settled
+        return bool(self._groups) and (self._groups[0].settled or self._data.broken is not None)
 
     def _settled(self, group: _Group, append: asyncio.Task[Sequence[int]]) -> None:
         self._appends.discard(append)
@@ -175,6 +175,10 @@ class Writer(PendingWrites):
             failure = append.exception()
             if failure is None:
                 group.offsets = append.result()
+                if group.offsets[0] < self._data.state.next_offset:
+                    # R11: nothing is read before all appends have come back. So no own record lands below what is
+                    # applied, in a log that has all it had. One of a later group may be the only one that shows it.
+                    self._data.broken = self._data.lost_its_end(group.offsets[0])
             elif isinstance(failure, CordwoodError):
                 error = failure
             else:
@@ -193,14 +197,9 @@ class Writer(PendingWrites):
     def _ack(self) -> None:
         """Tell the callers of what has come back, in the order of the log, up to the first gap."""
         state = self._data.state
-        while self._groups and self._groups[0].offsets is not None:
+        while self._groups and self._groups[0].offsets is not None and self._data.broken is None:
             group = self._groups[0]
             assert group.offsets is not None
-            if group.offsets[0] < state.next_offset:
-                # R11: nothing is read before all appends have come back. So no own record lands below what is applied,
-                # in a log that has all it had.
-                self._data.broken = self._data.lost_its_end(group.offsets[0])
-                return
             # R10: own records follow each other. Before what lies in a gap is known, nothing behind it is acked: it
             # may be another owner's record.
             if group.offsets[0] != state.next_offset or group.offsets[-1] - group.offsets[0] != len(group.writes) - 1:
