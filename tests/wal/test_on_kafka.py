@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, TooLarge
+from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, Timeout, TooLarge, Unavailable
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
@@ -195,6 +195,37 @@ async def test_r11_a_renewal_that_lands_below_what_was_read_is_the_last_one(cw: 
         await refused
     for _ in range(3):
         with pytest.raises(Corrupt):
+            await region.write(42, [b"more"])
+
+
+@pytest.mark.parametrize("engine", ["embedded"])
+async def test_r11_a_log_that_lost_its_end_and_grew_again_unseen_is_noticed(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offset of the next renewal follows what the owner knows; what stands before it is not what it knows."""
+    engine = FaultyEngine(cw, 0, 0)
+    region = await engine.wal("metrics").region(7)
+    for n in range(5):
+        await region.write(42, [b"%d" % n])
+    await lose_end(cw, "metrics_data_7", 1)
+    (log,) = engine.logs
+    append = log.append
+    appends = 0
+
+    async def no_answer(batch: Batch, **settings: Any) -> Any:
+        nonlocal appends
+        appends += 1
+        if appends == 1:
+            raise Unavailable("no leader", outcome="not_written")
+        await append(batch, **settings)  # the renewal, in the place of the lost write
+        raise Timeout("no answer", outcome="unknown")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "append", no_answer)
+        with pytest.raises(Timeout):
+            await region.write(42, [b"refused"])
+    for _ in range(3):
+        with pytest.raises(Corrupt, match="had a record at 5"):
             await region.write(42, [b"more"])
 
 

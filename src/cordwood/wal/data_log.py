@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import repeat
 
-from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Unavailable
+from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Trimmed, Unavailable
 from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.applied import AppliedLog, size_of
@@ -51,6 +51,8 @@ class DataLog(AppliedLog):
         super().__init__(log, region)
         self.owner = NOBODY
         """Under which id this process writes."""
+        self.last: tuple[int, ...] = ()
+        """What tells the last record that was applied from all others; see `identity`."""
         self.session = secrets.randbits(63) | 1
         self.who = who
 
@@ -69,9 +71,12 @@ class DataLog(AppliedLog):
         state = self.state
         async with self.log.read(state.next_offset, stop) as reader:
             async for batch in reader:
+                last: DataRecord
                 for offset, record in self.records(batch):
                     if state.apply(offset, record) and seen is not None and isinstance(record, WriteRecord):
                         seen(offset, record)
+                    last = record
+                self.last = identity(last)
                 self.grew(len(batch), size_of(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
         if stop is not None and state.next_offset < stop:
@@ -108,6 +113,24 @@ class DataLog(AppliedLog):
                 f"after this owner's {self.owner}: open it again to take it back"
             )
 
+    async def knows_its_end(self) -> bool:
+        """Whether the last record that was applied is still where it was; `Corrupt` if another one is there.
+
+        R11: offsets alone do not tell. A log that lost its end may have grown again, by appends that had no answer.
+        False: nothing can be read there, not yet, or not any more.
+        """
+        place = self.state.next_offset - 1
+        try:
+            async with self.log.read(place, place + 1) as reader:
+                async for batch in reader:
+                    for offset, record in self.records(batch):
+                        if identity(record) != self.last:
+                            raise self.lost_its_end(offset)
+                        return True
+        except Trimmed:
+            return True  # by another owner, who has read it: what follows says who that is
+        return False
+
     def lost_its_end(self, offset: int) -> Corrupt:
         """What an own record says that landed at this offset, below what was applied."""
         return Corrupt(
@@ -126,8 +149,14 @@ class DataLog(AppliedLog):
                 raise
             if offset < self.state.next_offset:
                 raise self.lost_its_end(offset)
+            if renews != NOBODY and not await self.knows_its_end():
+                raise Unavailable(
+                    f"{self.log.name} cannot be read at {self.state.next_offset - 1}, though {offset} was appended:"
+                    " try again"
+                )
             if offset == self.state.next_offset:
                 self.state.apply(offset, record)  # there is nothing before it that was not read
+                self.last = identity(record)
                 self.grew(1, len(encoded))
             else:
                 await self.catch_up(offset + 1, seen)
@@ -136,6 +165,13 @@ class DataLog(AppliedLog):
                 return
             # Void, since an earlier renewal of ours has landed at last: this goes on from that one.
             renews = self.owner
+
+
+def identity(record: DataRecord) -> tuple[int, ...]:
+    """What no two appends of an owner have in common, but those of the same record."""
+    if isinstance(record, OwnerRecord):
+        return record.renews, record.logs, record.session
+    return record.owner, record.logs, record.table, record.first
 
 
 def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int, DataRecord]]:

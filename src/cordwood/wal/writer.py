@@ -209,6 +209,7 @@ class Writer(PendingWrites):
                 counts = state.apply_write(offset, write.owner, write.logs, write.table, write.first, write.count)
                 assert counts, "own records that follow each other count"
                 self._done(write)
+            self._data.last = write.owner, write.logs, write.table, write.first
             self._data.grew(len(group.writes), group.size)
 
     def _done(self, write: Write, error: CordwoodError | None = None) -> None:
@@ -231,9 +232,11 @@ class Writer(PendingWrites):
         try:
             async with asyncio.timeout(self._seconds_left(open_writes.values() or self._queue)):
                 self._data.check_owner()
-                await self._data.catch_up(seen=found)
-                self._data.check_owner()
-                if open_writes or self._must_renew:
+                known = await self._data.knows_its_end()
+                if known:  # else the renewal shows what there is
+                    await self._data.catch_up(seen=found)
+                    self._data.check_owner()
+                if open_writes or self._must_renew or not known:
                     await self._data.renew(self._logs, found)
                     self._logs = self._data.state.fence.logs
                     self._must_renew = False
