@@ -185,7 +185,7 @@ async def test_two_who_close_one_reader_are_not_cancelled_by_each_other(long_log
             await anext(reader)
     first = asyncio.ensure_future(readers[-1].close())
     await asyncio.sleep(0.1)  # it gives up while the second one waits
-    assert await asyncio.gather(first, readers[-1].close(), return_exceptions=True) == [None, None]
+    assert [*await asyncio.gather(first, readers[-1].close(), return_exceptions=True)] == [None, None]
     reads.answers.set()
     await client.close()
 
