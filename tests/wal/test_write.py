@@ -125,6 +125,27 @@ async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeyp
         assert writer_of(region)._pending_bytes == 0
 
 
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+async def test_a_list_that_is_filled_again_while_its_write_waits_for_room_changes_nothing_of_it(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 1000)
+    async with cw.wal("metrics", codec=codec).region(7) as region:
+        first = asyncio.create_task(region.write(41, [bytes(1000)]))
+        await asyncio.sleep(0)
+        one, many = [b"a"], [b"b", b"c"]
+        waiting = asyncio.gather(region.write(42, one), region.write_many({43: many}))
+        await asyncio.sleep(0)
+        assert not first.done()
+        one += [b"x"] * 6
+        many.clear()
+        assert tuple(await waiting) == (range(1, 2), {43: range(1, 3)})
+        await first
+    async with cw.wal("metrics", codec=codec).region(7) as region:
+        tables = await by_table(region)
+    assert (tables[42], tables[43]) == ({1: b"a"}, {1: b"b", 2: b"c"})
+
+
 async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cw.wal("metrics").region(7) as region:
         monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 0)

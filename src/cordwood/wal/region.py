@@ -65,9 +65,10 @@ class Region:
         writer = self._writable()
         timeout = _seconds(timeout)
         column = writer.column_of(self._table(table), checked_payloads(payloads))
+        count = len(payloads)  # of what is in the column: while it waits for room, its caller may fill the list again
         if writer.full:
             await writer.room(timeout)
-        write = writer.put(table, len(payloads), column)
+        write = writer.put(table, count, column)
         # Without a limit of its own it has those of the appends that it takes.
         return await (write.future if timeout is None else self._in_time(write, timeout))
 
@@ -86,14 +87,14 @@ class Region:
         writer = self._writable()
         timeout = _seconds(timeout)
         columns = {
-            table: writer.column_of(self._table(table), checked_payloads(payloads))
+            table: (writer.column_of(self._table(table), checked_payloads(payloads)), len(payloads))
             for table, payloads in writes.items()
         }
         if not columns:
             return {}
         if writer.full:
             await writer.room(timeout)
-        under_way = [writer.put(table, len(writes[table]), column) for table, column in columns.items()]
+        under_way = [writer.put(table, count, column) for table, (column, count) in columns.items()]
         waits = [w.future if timeout is None else self._in_time(w, timeout) for w in under_way]
         return _all_or_error(under_way, await asyncio.gather(*waits, return_exceptions=True))
 
