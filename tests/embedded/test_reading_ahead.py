@@ -1,14 +1,18 @@
 """Two threads read ahead for one reader: what they bring comes in the order of the log, and ends where that says."""
 
+import asyncio
 import errno
 import os
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 import cordwood
 from cordwood import Batch, Corrupt, StoredBatch, Unavailable
+from cordwood.log.native.reader import NativeReader
 from cordwood.log.native.stream.blocks import Frames
 from cordwood.log.native.stream.cursor import Step
 from cordwood.records import decode_header
@@ -145,3 +149,51 @@ async def test_a_process_without_a_thread_to_spare_is_told_so(
             patched.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(Unavailable, match="no thread could be started"):
                 await anext(reader)
+
+
+class _Busy(Future[None]):
+    """A thread that is still at the disk; it tells when it is waited for."""
+
+    def __init__(self, waited_for: asyncio.Event) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        self._waited_for = waited_for
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        self._waited_for.set()
+        super().add_done_callback(fn)
+
+
+@pytest.mark.parametrize("met", ["a step that fails", "damage behind a step"])
+async def test_an_error_that_a_cancelled_call_has_met_is_the_next_calls(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, met: str
+) -> None:
+    decode = Step.decoded
+
+    def damaged(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
+        if met == "a step that fails":
+            raise Corrupt("damaged")
+        return decode(step)[0], Corrupt("damaged")
+
+    monkeypatch.setattr(Step, "decoded", damaged)
+    waited_for = asyncio.Event()
+
+    async def read_on(reader: NativeReader) -> None:
+        async for _ in reader:
+            pass
+
+    async with cordwood.connect(folder, read_only=True) as cw:
+        reader = cw.log("events").read()
+        assert isinstance(reader, NativeReader)
+        busy = _Busy(waited_for)
+        reader._jobs.add(busy)
+        reading = asyncio.create_task(read_on(reader))
+        await waited_for.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        with pytest.raises(Corrupt, match="damaged"):
+            await anext(reader)
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+        busy.set_result(None)

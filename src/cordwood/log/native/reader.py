@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from typing import NoReturn
 
 from cordwood.errors import CordwoodError, Corrupt, Timeout, Unavailable
 from cordwood.log.arguments import checked_range
@@ -71,6 +72,7 @@ class NativeReader(Reader):
         self._source: Source | None = None
         self._ready: deque[StoredBatch] = deque()
         self._damage: Corrupt | None = None
+        self._failure: Exception | None = None  # what was met and is not raised yet
         self._closed = False
         self._poll_seconds = _POLL_SECONDS_MIN
         self._turns = Turns()
@@ -92,6 +94,10 @@ class NativeReader(Reader):
         return self._ready.popleft()
 
     async def close(self) -> None:
+        self._failure = None
+        await self._end_reading()
+
+    async def _end_reading(self) -> None:
         self._closed = True
         self._ready.clear()
         wanted = self._wanted
@@ -124,7 +130,8 @@ class NativeReader(Reader):
         """Have a batch ready, or raise StopAsyncIteration."""
         while not self._ready:
             if self._closed:
-                raise StopAsyncIteration
+                failure, self._failure = self._failure, None
+                raise failure or StopAsyncIteration
             self._check()
             step = await self._next_step()
             if step:
@@ -141,8 +148,7 @@ class NativeReader(Reader):
         # nobody could cancel the user. Before a step is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
         if self._damage is not None and not self._closed:
-            await self.close()
-            raise self._damage
+            await self._fail(self._damage)
         while not self._closed:
             arrived = Wanted()
             with self._lock:
@@ -160,13 +166,20 @@ class NativeReader(Reader):
             elif step is None:
                 await self._answer(arrived)
             elif isinstance(step, Exception):
-                await self.close()
-                if isinstance(step, OSError) and not isinstance(step, CordwoodError):
-                    raise Unavailable(f"reading {self._name} failed: {step}") from step
-                raise step
+                await self._fail(step)
             else:
                 return step
         return []
+
+    async def _fail(self, error: Exception) -> NoReturn:
+        """Let go, and raise it. A caller that is cancelled meanwhile leaves it to the next call: it is no end."""
+        if isinstance(error, OSError) and not isinstance(error, CordwoodError):
+            cause, error = error, Unavailable(f"reading {self._name} failed: {error}")
+            error.__cause__ = cause
+        self._failure = error
+        await self._end_reading()
+        self._failure = None
+        raise error
 
     async def _answer(self, arrived: Wanted) -> None:
         """Wait for the disk, or until the reader is closed. A step that comes too late is the next call's."""
@@ -196,14 +209,19 @@ class NativeReader(Reader):
 
     async def _broken_off(self) -> None:
         """A follower ends with the program; for others what they have read must not pass for all there is."""
-        await self.close()
         if threading.main_thread().is_alive():
-            raise Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
-        if not self._follow:
-            raise Unavailable(
+            await self._fail(
+                Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
+            )
+        if self._follow:
+            await self.close()
+            return
+        await self._fail(
+            Unavailable(
                 f"reading {self._name} was broken off: the program is ending;"
                 " let the main thread wait for the one that reads"
             )
+        )
 
     def _read_ahead(self) -> None:
         """On a thread: read until enough waits, or there is nothing more to read now."""
