@@ -1,13 +1,15 @@
 """Readers of several tables at once: one way through the log for all of them, and none waits for another one."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import cordwood
-from cordwood import Client, Fenced, Region, TableLogs, Unavailable
+from cordwood import Client, Fenced, Reader, Region, StoredBatch, TableLogs, Trimmed, Unavailable
 from cordwood.wal import RegionReader, sharing
+from cordwood.wal.reader import Place
 from tests.wal.inside import data_of
 
 
@@ -102,6 +104,84 @@ async def test_one_that_is_closed_or_cancelled_takes_nothing_from_the_others(reg
         await anext(closed)
     assert await payloads_of(last) == all_of(2)
     assert (await payloads_of(cancelled))[-1] == all_of(1)[-1]
+
+
+async def trimmed_under(region: Region) -> None:
+    """All readers that are open begin in what is gone."""
+    await asyncio.gather(*(region.mark_deleted(table, through=15) for table in range(20)))
+    await region.clean()
+
+
+class Closing(Reader):
+    """A reader that does something before it closes."""
+
+    def __init__(self, reader: Reader, before: Callable[[], Awaitable[None]]) -> None:
+        self._reader = reader
+        self._before = before
+
+    async def __anext__(self) -> StoredBatch:
+        return await anext(self._reader)
+
+    async def close(self) -> None:
+        await self._before()
+        await self._reader.close()
+
+
+def stopped_at(region: Region, step: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """The first reader that goes on behind a trim stays at this step for ever, and tells when it is there."""
+    reached = asyncio.Event()
+    log = data_of(region).log
+    read, start_over = log.read, region._start_over
+
+    async def stay() -> None:
+        if not reached.is_set():
+            reached.set()
+            await asyncio.Event().wait()
+
+    def reading(start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+        return Closing(read(start, stop, follow), stay)
+
+    async def starting_over(trimmed: Trimmed) -> Place:
+        await stay()
+        return await start_over(trimmed)
+
+    if step == "it closes its reader":
+        monkeypatch.setattr(log, "read", reading)
+    else:
+        monkeypatch.setattr(region, "_start_over", starting_over)
+    return reached
+
+
+STEPS = ["it looks where to go on", "it closes its reader"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_one_that_is_cancelled_on_its_way_behind_a_trim_ends_none_of_the_others(
+    region: Region, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    reached = stopped_at(region, step, monkeypatch)
+    cancelled, other = region.read(0), region.read(1)
+    await trimmed_under(region)
+    first, rest = asyncio.create_task(anext(cancelled)), asyncio.create_task(payloads_of(other))
+    await reached.wait()
+    first.cancel()
+    assert await rest == all_of(1)[15:]
+    assert await payloads_of(cancelled) == all_of(0)[15:], "nor does it itself, when it is asked again"
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_replay_that_is_cancelled_on_its_way_behind_a_trim_goes_on_when_it_is_asked_again(
+    region: Region, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    reached = stopped_at(region, step, monkeypatch)
+    replay = region.replay()
+    await trimmed_under(region)
+    first = asyncio.create_task(anext(replay))
+    await reached.wait()
+    first.cancel()
+    found = await payloads_of(replay)
+    assert len(found) == 20 * 15
+    assert set(found) == {payload for table in range(20) for payload in all_of(table)[15:]}
 
 
 async def test_an_error_is_of_the_one_that_read_and_the_others_go_on(

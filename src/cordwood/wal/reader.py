@@ -129,6 +129,7 @@ class LogReader(RegionReader):
         """Everything before it was read."""
         self._log = log
         self._reader: Reader | None = log.read(place.start, stop)
+        self._trimmed: Trimmed | None = None
         self._place = place
         self._stop = stop
         self._start_over = start_over
@@ -153,7 +154,10 @@ class LogReader(RegionReader):
         return self._place.fence.ordered
 
     async def batch(self, only: Collection[int] | None) -> Sequence[TableLogs]:
-        """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end."""
+        """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end.
+
+        A call that is cancelled loses nothing: the next one goes on.
+        """
         self._only = only
         await self._read_on()
         ready, self._ready = self._ready, deque()
@@ -163,8 +167,11 @@ class LogReader(RegionReader):
         if self._reader is None:
             raise StopAsyncIteration
         try:
+            if self._trimmed is not None:  # a call that was cancelled had met it, and a log tells it once
+                raise self._trimmed
             batch = await anext(self._reader)
         except Trimmed as trimmed:
+            self._trimmed = trimmed
             await self._go_on_behind(trimmed)
             return
         if not self._take_whole(batch):
@@ -177,11 +184,12 @@ class LogReader(RegionReader):
         reader = self._reader
         if reader is None:
             return  # closed meanwhile
+        more = self._stop is None or place.start < self._stop
+        # Before the old one is closed: without a reader this would pass for the end, if that is cancelled.
+        self._reader = self._log.read(place.start, self._stop) if more else None
+        self._trimmed = None
         self._place = place
-        self._reader = None
         await reader.close()
-        if self._stop is None or place.start < self._stop:
-            self._reader = self._log.read(place.start, self._stop)
 
     def _take_whole(self, batch: StoredBatch) -> bool:
         """Where all of a batch counts and nothing of it is left out, which is mostly so: with little Python a write."""

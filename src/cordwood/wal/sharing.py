@@ -109,7 +109,10 @@ class _Scan:
             del self._by_table[reader.table]
 
     async def read_on(self, asked_by: TableReader) -> None:
-        """One batch for all; `asked_by` has the turn. An error is its own: the others go on from their places."""
+        """One batch for all; `asked_by` has the turn. An error is its own: the others go on from their places.
+
+        Where it is cancelled, the scan stays as it is, and whoever is next reads on.
+        """
         try:
             batch = await self.reader.batch(self._by_table)
         except StopAsyncIteration:
