@@ -7,6 +7,7 @@ import pytest
 
 import cordwood
 from cordwood import Fenced, NotFound, TableLogs, Unavailable
+from cordwood.log.threads import in_a_thread
 
 
 def test_a_program_without_a_loop_writes_and_reads_a_region(url: str) -> None:
@@ -43,6 +44,24 @@ def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
         report = region.recover(apply, concurrency=2)
         assert applied == {table: [b"a", b"b"] for table in (0, 1, 2, 4)}
         assert (report.applied, [*report.failed]) == (8, [3])
+
+
+@pytest.mark.parametrize("raised", [StopIteration, SystemExit, KeyboardInterrupt])
+def test_whatever_a_blocking_function_raises_is_in_the_report_and_ends_no_more_than_its_table(
+    url: str, raised: type[BaseException]
+) -> None:
+    with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
+        region.write_many({table: [b"a", b"b"] for table in range(3)})
+
+        def apply(table: int, logs: TableLogs) -> None:
+            if table == 1:
+                raise raised("of its own")
+
+        report = in_a_thread("recovering", lambda: region.recover(apply)).result(30)
+        assert (report.applied, [*report.failed]) == (4, [1])
+        assert str(report.failed[1]) == f"apply raised {raised('of its own')!r}"
+        assert isinstance(report.failed[1].__cause__, raised)
+        assert region.write(1, [b"c"]) == range(3, 4)
 
 
 def test_as_many_tables_are_recovered_at_a_time_as_was_asked_for(url: str) -> None:

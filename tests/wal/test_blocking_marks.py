@@ -3,6 +3,8 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from cordwood import sync
 
 
@@ -36,3 +38,25 @@ def test_a_callback_runs_on_a_thread_and_uses_the_region_there(tmp_path: Path) -
             assert done.wait(60)
             assert list(region.replay()) == []
     assert asked[0] == [42]
+
+
+@pytest.mark.parametrize("raised", [StopIteration, SystemExit])
+def test_a_callback_that_raises_anything_is_asked_again_and_the_region_goes_on(
+    tmp_path: Path, raised: type[BaseException]
+) -> None:
+    asked_again = threading.Event()
+    failures = []
+
+    def flush(region: sync.Region, tables: list[int]) -> None:
+        failures.append(region.stats().failure)
+        if len(failures) > 1:
+            asked_again.set()
+        raise raised("of its own")
+
+    with sync.connect(tmp_path / "data") as cw:
+        wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush)
+        with wal.region(7) as region:
+            region.write(42, [b"x" * 1000])
+            assert asked_again.wait(30)
+            assert f"flush raised {raised.__name__}" in str(failures[1])
+            assert region.write(42, [b"y"]) == range(2, 3)

@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 from cordwood import wal
 from cordwood.log.arguments import whole_number
 from cordwood.log.threads import in_a_thread
+from cordwood.sync.callbacks import guarded
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
 from cordwood.wal import RecoveryReport, RegionStats, TableLogs, TableMeta
@@ -128,7 +129,7 @@ class Region:
         threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
         async def on_a_thread(table: int, logs: TableLogs) -> None:
-            await asyncio.get_running_loop().run_in_executor(threads, apply, table, logs)
+            await asyncio.get_running_loop().run_in_executor(threads, guarded, apply, table, logs)
 
         try:
             return self._portal.call(self._region.recover, on_a_thread, tables, concurrency)
@@ -252,6 +253,6 @@ def asked_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
     """The loop goes on while it runs: it uses the region, from its thread."""
 
     async def asked(region: wal.Region, tables: list[int]) -> None:
-        await asyncio.wrap_future(in_a_thread("cordwood-flush", lambda: ask(Region(region, through), tables)))
+        await asyncio.wrap_future(in_a_thread("cordwood-flush", lambda: guarded(ask, Region(region, through), tables)))
 
     return asked

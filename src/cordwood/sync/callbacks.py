@@ -1,0 +1,25 @@
+"""Functions of the application that the loop has called on a thread."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it; what a loop cannot carry comes as a RuntimeError.
+
+    SystemExit and its like would end the loop, which is that of all connections. A future refuses StopIteration, and
+    whoever awaits it would wait for ever.
+
+    >>> guarded(next, iter(()))
+    Traceback (most recent call last):
+    RuntimeError: next raised StopIteration()
+    """
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise
+        raise RuntimeError(f"{getattr(function, '__name__', function)} raised {error!r}") from error
