@@ -3,12 +3,13 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from mmap import mmap
 from typing import Any
 
 import pytest
 
-from cordwood import Client, InvalidInput, Region, TableLogs
+from cordwood import Client, InvalidInput, Region, TableLogs, Unavailable
 from cordwood.records import BinaryColumn
 from cordwood.wal import recovery
 from cordwood.wal.codec import WriteRecord
@@ -226,6 +227,63 @@ async def test_a_recovery_that_is_cancelled_leaves_nothing_running(cw: Client) -
     await started.wait()
     recovering.cancel()
     with pytest.raises(asyncio.CancelledError):
+        await recovering
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("ends_by", ["a cancellation", "an error of the scan"])
+async def test_a_recovery_ends_also_where_apply_keeps_its_cancellation_to_itself(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, ends_by: str
+) -> None:
+    region = await filled(cw)
+    started = asyncio.Event()
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        started.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def fails(run: recovery.Recovery) -> None:
+        await scan_all(run)
+        await started.wait()
+        raise Unavailable("no disk")
+
+    scan_all = recovery.Recovery._scan_all
+    if ends_by == "an error of the scan":
+        monkeypatch.setattr(recovery.Recovery, "_scan_all", fails)
+    before = asyncio.all_tasks()
+    recovering = asyncio.create_task(region.recover(apply))
+    await started.wait()
+    if ends_by == "a cancellation":
+        recovering.cancel()
+    done, _ = await asyncio.wait([recovering], timeout=10)
+    assert done
+    with pytest.raises((asyncio.CancelledError, Unavailable)):
+        await recovering
+    assert asyncio.all_tasks() == before
+
+
+class Stop(BaseException):
+    """Ends a program, as its kind does."""
+
+
+@pytest.mark.parametrize("all_bytes", [1, recovery.CHANNELS_BYTES_MAX])
+async def test_what_is_no_failure_of_a_table_ends_the_recovery(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, all_bytes: int
+) -> None:
+    monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", all_bytes)
+    region = await filled(cw)
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        await asyncio.sleep(0)
+        if table == 3:
+            raise Stop
+
+    before = asyncio.all_tasks()
+    recovering = asyncio.create_task(region.recover(apply))
+    done, _ = await asyncio.wait([recovering], timeout=10)
+    assert done
+    with pytest.raises(Stop):
         await recovering
     assert asyncio.all_tasks() == before
 

@@ -99,6 +99,7 @@ class Recovery:
         self._waking = False  # one is on its way, and wakes the next if there is more than it can do
         self._progress: asyncio.Event | None = None
         self._ended = False
+        self._broken: BaseException | None = None
 
     async def run(self, concurrency: int) -> RecoveryReport:
         workers = [asyncio.create_task(self._work(), name="cordwood-recover") for _ in range(concurrency)]
@@ -129,6 +130,7 @@ class Recovery:
         """Read on from there, and offer what is of these tables; how many logs were read over."""
         async with self._scan(start) as reader:
             while True:
+                self._check()
                 try:
                     batch = await reader.batch(only)
                 except StopAsyncIteration:
@@ -178,7 +180,7 @@ class Recovery:
     async def _work(self) -> None:
         ready, report, apply = self._ready, self.report, self._apply
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._ended:  # looked at each time: an `apply` may keep to itself that its worker was cancelled
             while not ready:
                 rest: asyncio.Future[None] = loop.create_future()
                 self._resting.append(rest)
@@ -202,6 +204,12 @@ class Recovery:
                 report.failed[channel.table] = error
                 channel.fail()
                 weight = channel.size
+            except BaseException as error:
+                # No failure of a table: somebody wants all of it to end.
+                self._broken = error
+                if self._progress is not None:
+                    self._progress.set()
+                raise
             channel.size -= weight
             self._size -= weight
             if waiting:
@@ -217,4 +225,9 @@ class Recovery:
         while not holds():
             progress.clear()
             await progress.wait()
+            self._check()
         self._progress = None
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise self._broken
