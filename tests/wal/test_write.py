@@ -126,6 +126,32 @@ async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeyp
 
 
 @pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+async def test_writes_that_wait_for_room_keep_the_order_of_the_calls(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 1000)
+    called: list[int] = []
+    numbers: dict[int, int] = {}
+    async with cw.wal("metrics", codec=codec).region(7) as region:
+
+        async def write(call: int) -> None:
+            called.append(call)
+            (numbers[call],) = await region.write(42, [b"%d" % call + bytes(500)])
+
+        async def write_on(caller: int) -> None:
+            """Whoever was just acked finds room, while others wait for it."""
+            for step in range(5):
+                await write(10 * step + caller)
+
+        tasks = [asyncio.create_task(write_on(caller)) for caller in range(7)]
+        await asyncio.sleep(0)
+        tasks.pop(4).cancel()  # it stands in the line
+        await asyncio.gather(*tasks)
+    called.remove(4)
+    assert sorted(numbers, key=numbers.__getitem__) == called
+
+
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
 async def test_a_list_that_is_filled_again_while_its_write_waits_for_room_changes_nothing_of_it(
     cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:

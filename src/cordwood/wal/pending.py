@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from copy import copy
 from typing import Final
 
@@ -27,6 +28,7 @@ class PendingWrites:
         self._next: dict[int, int] = {}
         self._pending_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
+        self._line: deque[asyncio.Future[None]] = deque()
 
     def check(self) -> None:
         """Raise what every write would."""
@@ -42,13 +44,21 @@ class PendingWrites:
 
     @property
     def full(self) -> bool:
-        return self._pending_bytes >= PENDING_BYTES_MAX
+        """Whether a write has to wait for room: also where there is some, and others wait for it already."""
+        return self._pending_bytes >= PENDING_BYTES_MAX or bool(self._line)
 
     async def room(self, timeout: float | None) -> None:
-        """Back-pressure: until there is room for one more write."""
+        """Back-pressure: until there is room for one more write, in the order of the calls.
+
+        The caller puts its write before it awaits anything else: whoever is next comes right behind it.
+        """
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._line.append(turn)
+        self._call_next()
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
-                while self.full:
+                await turn
+                while self._pending_bytes >= PENDING_BYTES_MAX:
                     await self._progress()
         except TimeoutError as error:
             raise Timeout(
@@ -56,6 +66,9 @@ class PendingWrites:
                 "ran out: write again, with more time",
                 outcome="not_written",
             ) from error
+        finally:
+            self._line.remove(turn)
+            self._call_next()
         self.check()
 
     def has_given(self, table: int) -> bool:
@@ -75,6 +88,11 @@ class PendingWrites:
             else:
                 write.future.set_exception(error)
         self._wake()
+
+    def _call_next(self) -> None:
+        """Only the first in the line looks for room: to wake all of them for each write would cost more than it."""
+        if self._line and not self._line[0].done():
+            self._line[0].set_result(None)
 
     async def _progress(self) -> None:
         """Until something is decided."""
