@@ -466,20 +466,52 @@ async def test_the_size_of_what_is_live_is_known_however_much_was_cleaned(cw: Cl
     assert exact <= stats.bytes <= 1.2 * exact
 
 
-async def test_a_callback_may_close_the_region(cw: Client) -> None:
+@pytest.mark.parametrize("what", ["the region", "the region, in time", "the log", "the connection"])
+async def test_a_callback_may_close_what_it_is_called_for(url: str, what: str) -> None:
     closed = asyncio.Event()
 
     async def flush(region: Region, tables: list[int]) -> None:
-        await region.close()
+        if what == "the log":
+            await wal.close()
+        elif what == "the connection":
+            await cw.close()
+        else:
+            await (region.close() if what == "the region" else asyncio.wait_for(region.close(), 30))
         closed.set()
 
-    region = await cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush).region(7)
-    await region.write(42, [b"x" * 1000])
-    await closed.wait()
-    assert region._owning is not None
-    assert region._owning.rounds is not None
-    await region._owning.rounds._task
-    assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
+    async with cordwood.connect(url) as cw:
+        wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush)
+        region = await wal.region(7)
+        await region.write(42, [b"x" * 1000])
+        async with asyncio.timeout(30):
+            await closed.wait()
+        with pytest.raises(Unavailable):
+            await region.write(42, [b"y"])
+        assert region._owning is not None
+        assert region._owning.rounds is not None
+        await region._owning.rounds._task
+    async with cordwood.connect(url) as cw:
+        assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
+
+
+async def test_a_region_whose_close_is_cancelled_takes_no_writes(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = await cw.wal("metrics").region(7)
+    begun = asyncio.Event()
+
+    async def close(rounds: Rounds) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(Rounds, "close", close)
+        closing = asyncio.create_task(region.close())
+        await begun.wait()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    with pytest.raises(Unavailable, match="is closed"):
+        await region.write(42, [b"x"])
+    await region.close()
 
 
 async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:

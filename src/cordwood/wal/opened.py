@@ -47,6 +47,7 @@ class RegionWriter(Protocol):
     """The writes of a region."""
 
     fenced: Fenced | None
+    closed: bool
 
     @property
     def full(self) -> bool: ...

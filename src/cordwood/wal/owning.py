@@ -25,6 +25,7 @@ class Owning:
         return (self.rounds and self.rounds.failure) or self.cleaner.failure or self.keeper.failure
 
     async def close(self) -> None:
+        self.writer.closed = True  # before anything is awaited: what a cancelled close leaves takes no writes
         if self.rounds is not None:
             await self.rounds.close()
         await self.writer.close()

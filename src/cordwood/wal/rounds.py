@@ -32,17 +32,22 @@ class Rounds:
         self._flush = flush
         self._warned_of: list[int] = []
         self._closed = False
+        self._asking = False
         self._task = asyncio.create_task(self._run(), name="cordwood-clean")
 
     async def close(self) -> None:
-        """No more rounds; one that runs is broken off."""
+        """No more rounds; one that runs is broken off, unless `flush` runs: then it is the last.
+
+        For `flush` may be what closes the region, in whichever task: to cancel it or to wait for it would be to cancel
+        this call, or to wait for it.
+        """
         loop = self._task.get_loop()
         if loop is not asyncio.get_running_loop():
             with suppress(RuntimeError):  # that loop is closed, and the task with it
                 loop.call_soon_threadsafe(self._task.cancel)
             return
         self._closed = True
-        if self._task is not asyncio.current_task():  # `flush` may close the region: then this round is the last
+        if not self._asking:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -77,6 +82,7 @@ class Rounds:
 
     async def _ask_for(self, tables: list[int], flush: Flush) -> None:
         """Whatever it raises is kept and told: nobody else would see it."""
+        self._asking = True
         try:
             await flush(tables)
         except Exception as error:
@@ -85,3 +91,5 @@ class Rounds:
             _LOGGER.warning("%s, the next round is in %g s", self.failure, self._every, exc_info=error)
         else:
             self.failure = None
+        finally:
+            self._asking = False
