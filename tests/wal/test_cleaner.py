@@ -452,6 +452,26 @@ async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
     await region.close()
 
 
+async def test_a_callback_of_which_something_was_cancelled_is_asked_again(cw: Client) -> None:
+    asked_again = asyncio.Event()
+    failures: list[CordwoodError | None] = []
+
+    async def flush(region: Region, tables: list[int]) -> None:
+        failures.append(region.stats().failure)
+        if len(failures) > 1:
+            asked_again.set()
+        own = asyncio.get_running_loop().create_future()
+        own.cancel()
+        await own
+
+    region = await cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush).region(7)
+    await region.write(42, [b"x" * 1000])
+    async with asyncio.timeout(10):
+        await asked_again.wait()
+    assert "on_flush_needed raised CancelledError()" in str(failures[1])
+    await region.close()
+
+
 async def test_the_size_of_what_is_live_is_known_however_much_was_cleaned(cw: Client) -> None:
     region = await cw.wal("metrics").region(7)
     for _ in range(600):
