@@ -1,6 +1,7 @@
 """Writing a region and opening it again."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -105,6 +106,20 @@ async def test_what_cannot_be_written_is_refused_before_anything_has_a_number(cw
             await region.write("42", [b"x"])  # type: ignore[arg-type]
         assert region.tables() == {}
         assert await region.write(42, [b"x"]) == range(1, 2)
+
+
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+async def test_a_write_of_gigabytes_is_refused_before_anything_is_made_of_it(cw: Client, codec: str) -> None:
+    async with cw.wal("metrics", codec=codec).region(7) as region:
+        gigabytes = [bytes(1 << 20)] * 2048  # of one object
+        tracemalloc.start()
+        try:
+            for call in (region.write(42, gigabytes), region.write_many({41: [b"a"], 42: gigabytes})):
+                with pytest.raises(TooLarge, match="42: 2048 payloads are 2147"):
+                    await call
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
 
 
 async def test_the_largest_write_fits(cw: Client) -> None:

@@ -97,6 +97,16 @@ def encode_payloads(payloads: Sequence[bytes]) -> bytes:
     return data + bytes(-len(data) % _ALIGNMENT)
 
 
+def record_bytes(payloads: Sequence[bytes]) -> int:
+    """How large a write of them is as a record.
+
+    >>> record_bytes([b"hi"]) == HEADER_BYTES + len(encode_payloads([b"hi"]))
+    True
+    """
+    size = HEADER_BYTES + 4 * (len(payloads) + 1) + sum(map(len, payloads))
+    return size + -size % _ALIGNMENT
+
+
 def checked_payloads(payloads: Sequence[bytes]) -> Sequence[bytes]:
     """Refuses what cannot be a write, before anything is made of it."""
     if isinstance(payloads, (bytes, bytearray, memoryview, str)) or not isinstance(payloads, Sequence):

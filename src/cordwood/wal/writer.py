@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.errors import CordwoodError, Corrupt, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch
-from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write
+from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write, record_bytes
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.pending import PendingWrites, with_outcome
 
@@ -82,15 +82,14 @@ class Writer(PendingWrites):
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> bytes:
         """The payloads as they are stored; `TooLarge` before anything has a number."""
-        column = encode_payloads(payloads)
-        size = HEADER_BYTES + len(column)
+        size = record_bytes(payloads)  # before they are joined, which may be more than there is memory
         if size > self._record_bytes_max:
             raise TooLarge(
                 f"table {table}: {len(payloads)} payloads are {size} bytes as a record, the limit of "
                 f"{self._data.log.name} is {self._record_bytes_max}: split the write",
                 outcome="not_written",
             )
-        return column
+        return encode_payloads(payloads)
 
     def put(self, table: int, count: int, column: bytes) -> Write:
         """Give the write its sequence numbers and a place behind all others. It is never taken back from there."""
