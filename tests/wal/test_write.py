@@ -2,14 +2,15 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import Sequence
 
 import pytest
 
 import cordwood
-from cordwood import Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
+from cordwood import Batch, Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
 from cordwood.wal import pending
 from tests.wal.contents import by_table, taken
-from tests.wal.inside import writer_of
+from tests.wal.inside import data_of, writer_of
 
 ID_MAX = 2**63 - 1
 
@@ -194,6 +195,41 @@ async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, mon
             await region.write(42, [b"x"], timeout=0.01)
         assert late.value.outcome == "not_written"
         assert region.tables() == {}
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_the_time_of_a_write_is_for_its_room_and_its_append_together(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    time, passed = loop.time, 0.0
+    go_on = asyncio.Event()
+
+    async def room(timeout: float | None) -> None:
+        nonlocal passed
+        passed = timeout or 0.0
+
+    async def append(batch: Batch, *, timeout: float | None = None) -> Sequence[int]:
+        await go_on.wait()
+        return await write_on(batch)
+
+    async with cw.wal("metrics").region(7) as region:
+        writer, log = writer_of(region), data_of(region).log
+        write_on = log.append
+        with monkeypatch.context() as slow:
+            slow.setattr(log, "append", append)
+            slow.setattr(writer, "room", room)
+            slow.setattr(type(writer), "full", True)
+            slow.setattr(loop, "time", lambda: time() + passed)
+            late = region.write_many({42: [b"x"]}, timeout=20) if many else region.write(42, [b"x"], timeout=20)
+            writing = asyncio.ensure_future(late)
+            done, _ = await asyncio.wait([writing], timeout=25)  # 20 of them pass at once
+            go_on.set()
+            assert done, "it began to count anew when it had found room"
+            with pytest.raises(Timeout, match="table 42 took more than 20 s") as over:
+                await writing
+            assert over.value.outcome == "unknown"
+        assert await region.write(42, [b"y"]) == range(2, 3)
 
 
 async def test_a_cancelled_write_takes_no_other_with_it_and_its_numbers_are_not_used_again(cw: Client) -> None:

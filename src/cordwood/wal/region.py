@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
 from cordwood.log.arguments import checked_timeout
@@ -20,6 +20,13 @@ from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
 from cordwood.wal.sharing import TableReads, Wanted
 from cordwood.wal.state import TableMeta
 from cordwood.wal.stats import RegionStats
+
+
+class _Limit(NamedTuple):
+    """The time that a write has: for the room that it waits for, and all that comes after."""
+
+    seconds: float
+    until: float
 
 
 class Region:
@@ -63,14 +70,14 @@ class Region:
         ```
         """
         writer = self._writable()
-        timeout = _seconds(timeout)
+        limit = _limit(timeout)
         column = writer.column_of(self._table(table), checked_payloads(payloads))
         count = len(payloads)  # of what is in the column: while it waits for room, its caller may fill the list again
         if writer.full:
-            await writer.room(timeout)
+            await writer.room(None if limit is None else limit.seconds)
         write = writer.put(table, count, column)
         # Without a limit of its own it has those of the appends that it takes.
-        return await (write.future if timeout is None else self._in_time(write, timeout))
+        return await (write.future if limit is None else self._in_time(write, limit))
 
     async def write_many(
         self, writes: Mapping[int, Sequence[bytes]], *, timeout: float | None = None
@@ -85,7 +92,7 @@ class Region:
         ```
         """
         writer = self._writable()
-        timeout = _seconds(timeout)
+        limit = _limit(timeout)
         columns = {
             table: (writer.column_of(self._table(table), checked_payloads(payloads)), len(payloads))
             for table, payloads in writes.items()
@@ -93,9 +100,9 @@ class Region:
         if not columns:
             return {}
         if writer.full:
-            await writer.room(timeout)
+            await writer.room(None if limit is None else limit.seconds)
         under_way = [writer.put(table, count, column) for table, (column, count) in columns.items()]
-        waits = [w.future if timeout is None else self._in_time(w, timeout) for w in under_way]
+        waits = [w.future if limit is None else self._in_time(w, limit) for w in under_way]
         return _all_or_error(under_way, await asyncio.gather(*waits, return_exceptions=True))
 
     def replay(self) -> RegionReader:
@@ -321,15 +328,16 @@ class Region:
         self._owning.writer.check()
         return self._owning
 
-    async def _in_time(self, write: WriteUnderWay, timeout: float) -> range:
+    async def _in_time(self, write: WriteUnderWay, limit: _Limit) -> range:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(limit.until):
                 return await write.future
         except TimeoutError as error:
             if isinstance(error, CordwoodError):
                 raise
             raise Timeout(
-                f"region {self.id}: a write of table {write.table} took more than {timeout} s: read the table to see",
+                f"region {self.id}: a write of table {write.table} took more than {limit.seconds} s:"
+                " read the table to see",
                 outcome="unknown",
             ) from error
 
@@ -362,6 +370,13 @@ def _all_or_error(writes: Sequence[WriteUnderWay], results: Sequence[range | Bas
         if worst.written and worst.outcome == "not_written":
             worst.outcome = "unknown"
     raise worst
+
+
+def _limit(timeout: float | None) -> _Limit | None:
+    if timeout is None:
+        return None
+    seconds = checked_timeout(timeout)
+    return _Limit(seconds, asyncio.get_running_loop().time() + seconds)
 
 
 def _seconds(timeout: float | None) -> float | None:
