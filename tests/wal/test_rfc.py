@@ -420,6 +420,33 @@ async def test_an_own_mark_that_arrives_late_is_no_other_writer_s(cw: Client) ->
     await region.mark_deleted(42, through=6)
 
 
+async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_other_writer_s(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 2)
+    monkeypatch.setattr(rfc_keeper, "STRAYS_MAX", 0)  # there may be more marks than that
+    async with wal(cw).region(7) as region:
+        await region.write_many({table: [b"a"] * 9 for table in range(3)})
+        keeper = region._owner().keeper
+        assert isinstance(keeper, rfc_keeper.RfcKeeper)
+        append = keeper._log.append
+        lost: list[Sequence[int]] = []
+
+        async def without_an_answer(batch: Batch, **named: Any) -> Sequence[int]:
+            offsets = await append(batch, **named)
+            if not lost and batch[0].headers:
+                lost.append(offsets)
+                raise Timeout("no answer", outcome="unknown")
+            return offsets
+
+        monkeypatch.setattr(keeper._log, "append", without_an_answer)
+        for through in range(1, 9):
+            for table in range(3):
+                await region.mark_deleted(table, through=through)
+        assert lost
+        assert await region.write(0, [b"b"]) == range(10, 11)
+
+
 async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
     cw: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,7 +26,8 @@ NEEDLESS_MAX: Final = 10_000
 MARKS_MAX: Final = 10_000
 """Marks in one append, if it may be so large."""
 STRAYS_MAX: Final = 10_000
-"""Marks that are remembered because they may still arrive: when they do, they are no other writer's."""
+"""So many marks, and as many again as there are needed ones, are remembered because they may still arrive: when they
+do, they are no other writer's."""
 RETRY_SECONDS: Final = 5.0
 
 _MARK_BYTES = 14 + RECORD_SLACK_BYTES
@@ -126,6 +127,8 @@ class RfcKeeper:
             self.check_owner()  # another writer's marks may lie before them
         except Exception as failed:
             self.failure = failure(self._log, failed)
+            if self.failure.outcome != "not_written":
+                self._remember(records)
             self._not_before = self._loop.time() + RETRY_SECONDS
             if not isinstance(failed, Fenced):
                 _LOGGER.warning("%s: writing all marks once more failed: %s", self._log.name, self.failure)
@@ -177,6 +180,8 @@ class RfcKeeper:
         )
 
     def _remember(self, records: Sequence[MarkRecord]) -> None:
-        self._strays.update(dict.fromkeys(records))
-        while len(self._strays) > STRAYS_MAX:
+        for record in records:
+            self._strays.pop(record, None)  # the latest are kept
+            self._strays[record] = None
+        while len(self._strays) > STRAYS_MAX + len(self._data.state.deleted):
             del self._strays[next(iter(self._strays))]
