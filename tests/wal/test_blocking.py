@@ -1,5 +1,6 @@
 """The blocking twin of the write-ahead log, with real threads."""
 
+import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,6 +76,16 @@ def test_as_many_tables_are_recovered_at_a_time_as_was_asked_for(url: str) -> No
 
         report = region.recover(apply, concurrency=tables)
         assert (report.applied, report.failed) == (tables, {})
+
+
+def test_apply_sees_the_context_variables_of_its_caller(url: str) -> None:
+    request = contextvars.ContextVar("request", default="none")
+    seen: list[str] = []
+    with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
+        region.write(42, [b"a"])
+        request.set("mine")
+        region.recover(lambda table, logs: seen.append(request.get()))
+    assert seen == ["mine"]
 
 
 def test_threads_share_a_region(url: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood import sync
+from tests.embedded.processes import program
 
 
 def test_marks_drops_and_cleaning_work_without_an_event_loop(tmp_path: Path) -> None:
@@ -60,3 +61,22 @@ def test_a_callback_that_raises_anything_is_asked_again_and_the_region_goes_on(
             assert asked_again.wait(30)
             assert f"flush raised {raised.__name__}" in str(failures[1])
             assert region.write(42, [b"y"]) == range(2, 3)
+
+
+@pytest.mark.processes
+def test_a_program_that_ends_lets_a_flush_finish(tmp_path: Path) -> None:
+    script = """
+import threading, time
+begun = threading.Event()
+def flush(region, tables):
+    begun.set()
+    time.sleep(0.5)  # the main thread ends
+    say("flushed", tables)
+cw = cordwood.sync.connect(url)
+region = cw.wal("metrics", clean_every=0.01, region_bytes_max=10, on_flush_needed=flush).region(7)
+region.write(42, [bytes(5000)])
+assert begun.wait(30)
+"""
+    with program(script, tmp_path / "data") as ending:
+        assert ending.says() == "flushed [42]"
+        ending.process.wait(30)

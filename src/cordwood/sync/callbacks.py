@@ -1,10 +1,20 @@
 """Functions of the application that the loop has called on a thread."""
 
+import asyncio
+import contextvars
 from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+async def on_a_thread(threads: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it on one of these threads, with the context variables of whoever made the call that leads here."""
+    call = partial(guarded, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, call)
 
 
 def guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

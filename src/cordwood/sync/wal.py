@@ -1,6 +1,5 @@
 """A write-ahead log: blocking."""
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -8,13 +7,14 @@ from typing import Self, TypeAlias
 
 from cordwood import wal
 from cordwood.log.arguments import whole_number
-from cordwood.log.threads import in_a_thread
-from cordwood.sync.callbacks import guarded
+from cordwood.sync.callbacks import on_a_thread
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
 from cordwood.wal import RecoveryReport, RegionStats, TableLogs, TableMeta
 
 Apply: TypeAlias = Callable[[int, TableLogs], None]
+
+_FLUSHES_MAX = 32
 
 
 class Wal:
@@ -128,11 +128,11 @@ class Region:
         # Not the loop's own threads, which are few: each call may wait for another one.
         threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
-        async def on_a_thread(table: int, logs: TableLogs) -> None:
-            await asyncio.get_running_loop().run_in_executor(threads, guarded, apply, table, logs)
+        async def applied(table: int, logs: TableLogs) -> None:
+            await on_a_thread(threads, apply, table, logs)
 
         try:
-            return self._portal.call(self._region.recover, on_a_thread, tables, concurrency)
+            return self._portal.call(self._region.recover, applied, tables, concurrency)
         finally:
             threads.shutdown(wait=False)
 
@@ -251,8 +251,10 @@ OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], None]
 
 def asked_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
     """The loop goes on while it runs: it uses the region, from its thread."""
+    # A pool that Python waits for when the program ends, with the loop still there: a flush is not cut off half-way.
+    threads = ThreadPoolExecutor(_FLUSHES_MAX, "cordwood-flush")
 
     async def asked(region: wal.Region, tables: list[int]) -> None:
-        await asyncio.wrap_future(in_a_thread("cordwood-flush", lambda: guarded(ask, Region(region, through), tables)))
+        await on_a_thread(threads, ask, Region(region, through), tables)
 
     return asked

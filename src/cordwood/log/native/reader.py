@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, thread
 from typing import NoReturn
 
 from cordwood.errors import CordwoodError, Corrupt, Timeout, Unavailable
@@ -209,7 +209,8 @@ class NativeReader(Reader):
 
     async def _broken_off(self) -> None:
         """A follower ends with the program; for others what they have read must not pass for all there is."""
-        if threading.main_thread().is_alive():
+        # Python's pools say so of themselves alone: its main thread is alive while it waits for them.
+        if not getattr(thread, "_shutdown", False):
             await self._fail(
                 Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
             )
