@@ -1,12 +1,24 @@
 """How much of a call's time is left, and how it is divided into attempts."""
 
+import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
 
 from cordwood.errors import Timeout
 
+T = TypeVar("T")
+
+_LOGGER = logging.getLogger("cordwood")
+
 ATTEMPT_SECONDS = 2.0
 """A request to a broker that has just died is not answered: after so long another one is asked."""
+
+FORGOTTEN_SECONDS = 1.0
+"""librdkafka ends a request in its time; one that it has not ended so long after is not waited for any more."""
 
 REQUEST_SECONDS_MAX = 3600.0
 """What librdkafka takes for one request."""
@@ -28,3 +40,14 @@ def attempts(what: str, deadline: float) -> Iterator[float]:
     while True:
         yield min(seconds, seconds_left(what, deadline))
         seconds *= 2
+
+
+def answer(what: str, asked: "Future[T]", seconds: float) -> T:
+    """What came of a request that was given so many seconds; one that is never ended was not answered in time."""
+    try:
+        return asked.result(seconds + FORGOTTEN_SECONDS)
+    except TimeoutError:
+        if asked.done():
+            raise
+        _LOGGER.warning("%s: the client has not ended a request of %g s: asking again", what, seconds)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None

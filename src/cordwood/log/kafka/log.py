@@ -74,7 +74,7 @@ class KafkaLog(Log):
         # At the call: what is appended after it is not part of the read.
         bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
 
-        def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch]:
+        def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch | None]:
             return self._batches(start, stop, bounds, wanted)
 
         reader = KafkaReader(batches, self._cluster.reading, self._connection.check)
@@ -136,8 +136,8 @@ class KafkaLog(Log):
         stop: int | None,
         bounds: "Future[tuple[int, int]] | None",
         wanted: Callable[[], bool],
-    ) -> Iterator[StoredBatch]:
-        """On a reader's thread."""
+    ) -> Iterator[StoredBatch | None]:
+        """On a reader's thread; None: the end."""
         cluster = self._cluster
         follow = bounds is None
         first, end = cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else bounds.result()
@@ -159,6 +159,8 @@ class KafkaLog(Log):
                 batch = cursor.read(stop, _FOLLOW_SECONDS)
                 if batch is not None:
                     yield batch
+            # Before the client is let go of: nobody who reads needs to wait for that.
+            yield None
         finally:
             cursor.close()
 

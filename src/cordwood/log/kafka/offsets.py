@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from cordwood.errors import InvalidInput, NotFound
 
-from .deadline import attempts, seconds_left
+from .deadline import answer, attempts, seconds_left
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
 from .topics import Topics
@@ -55,7 +55,8 @@ class Offsets:
         tries = attempts(what, deadline)
         while True:
             try:
-                self._admin.delete_records([log], request_timeout=next(tries))[log].result()
+                left = next(tries)
+                answer(what, self._admin.delete_records([log], request_timeout=left)[log], left)
                 return
             except KafkaException as error:
                 cause = kafka_error(error)
@@ -76,7 +77,7 @@ class Offsets:
                     self._admin.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
                     for spec in specs
                 ]
-                found = [future.result().offset for future in asked]
+                found = [answer(what, future, left).offset for future in asked]
                 if OFFSET_INVALID not in found:
                     return found
                 # What the client makes of a leader that died: an answer without an offset, and no error.

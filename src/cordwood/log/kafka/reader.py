@@ -14,8 +14,8 @@ from cordwood.records import StoredBatch
 
 _BATCHES_AHEAD = 2
 
-Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch]]
-"""Makes the batches to read, given a function that tells whether anybody still wants them."""
+Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch | None]]
+"""Makes the batches to read, and None for the end, given a function that tells whether anybody still wants them."""
 
 
 class KafkaReader(Reader):
@@ -114,7 +114,8 @@ class _Ahead:
         try:
             for batch in batches:
                 self._put(batch)
-            self._put(None)
+            if not self._ended:
+                self._put(None)
         except CordwoodError as error:
             self._put(error)
         except Exception as error:

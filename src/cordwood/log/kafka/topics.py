@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from cordwood.errors import NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
 
-from .deadline import ATTEMPT_SECONDS, attempts, seconds_left
+from .deadline import ATTEMPT_SECONDS, answer, attempts, seconds_left
 from .durability import durability, is_compacted
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
@@ -223,7 +223,8 @@ class Topics:
         tries = attempts(what, deadline)
         while True:
             try:
-                return ask(next(tries)).result()
+                left = next(tries)
+                return answer(what, ask(left), left)
             except KafkaException as error:
                 behind = time.monotonic() + _LOOK_AGAIN_SECONDS < min(behind_until, deadline)
                 if not (behind and is_missing(kafka_error(error))):
@@ -243,7 +244,8 @@ class Topics:
     def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
         """The answer to a request of the admin client, which ends in the time that it is given."""
         try:
-            return ask(seconds_left(what, deadline)).result()
+            left = seconds_left(what, deadline)
+            return answer(what, ask(left), left)
         except KafkaException as error:
             # Not chained: librdkafka's words may hold a secret, and are in the message without it.
             raise translated(kafka_error(error), what, self._settings) from None
