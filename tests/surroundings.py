@@ -1,7 +1,10 @@
 """What a failure tells of the machine: a test that ran out of time on one that stood still is not about the code."""
 
 import os
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,6 +13,8 @@ import pytest
 from cordwood.testing.servers import process
 
 _TITLE = "Machine and servers meanwhile"
+_THREADS_TITLE = "Threads of cordwood"
+_FRAMES_SHOWN = 4
 _PRESSURE = Path("/proc/pressure")
 _SERVER_CHARACTERS = 4000
 _begun = pytest.StashKey["Look"]()
@@ -46,7 +51,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         report.sections.append((_TITLE, Look().since(item.stash[_begun])))
+        if threads := threads_of_ours():
+            report.sections.append((_THREADS_TITLE, threads))
     return report
+
+
+def threads_of_ours() -> str:
+    """Where the threads of the engines are: one that hangs is what a test has waited for."""
+    frames = sys._current_frames()
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith("cordwood")]
+    return "\n".join(
+        f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident])[-_FRAMES_SHOWN:])}"
+        for thread in ours
+        if thread.ident in frames
+    )
 
 
 def _stolen_seconds() -> float:

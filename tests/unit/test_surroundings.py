@@ -3,12 +3,13 @@
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from cordwood.testing.servers import process
-from tests.surroundings import Look
+from tests.surroundings import Look, threads_of_ours
 
 
 class Server:
@@ -48,3 +49,14 @@ def test_every_failure_tells_it(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert re.search(r"- Machine and servers meanwhile -+\nin \d+\.\d s, load ", done.stdout), done.stdout
+
+
+def test_a_failure_tells_where_the_threads_of_the_engines_are() -> None:
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name="cordwood-test-hangs")
+    thread.start()
+    try:
+        assert re.search(r"^cordwood-test-hangs:\n(.*\n)* .*threading\.py", threads_of_ours(), re.MULTILINE)
+    finally:
+        go_on.set()
+        thread.join()
