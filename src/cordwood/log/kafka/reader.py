@@ -125,7 +125,8 @@ class _Ahead:
 
     def _put(self, step: StoredBatch | BaseException | None) -> None:
         with self._lock:
-            while len(self._ready) >= _BATCHES_AHEAD and not self._stopped:
+            # The end takes no room: the client is let go of behind it, and need not wait for the user.
+            while isinstance(step, StoredBatch) and len(self._ready) >= _BATCHES_AHEAD and not self._stopped:
                 self._room.wait()
             if not self._stopped:
                 self._ready.append(step)
