@@ -10,6 +10,8 @@ import pytest
 from cordwood import Batch, Client, Log, Timeout, Trimmed
 from cordwood.log.kafka.cluster import SharedCluster
 from cordwood.log.kafka.cursor import Cursor
+from cordwood.testing.kafka import Broker
+from tests.kafka import bare
 
 
 @pytest.fixture
@@ -45,11 +47,21 @@ def read_on(cursor: Cursor, stop: int) -> list[int]:
     return found
 
 
-def messages_from(cluster: SharedCluster, log: Log, offset: int) -> list[Any]:
+class _Given:
+    """A client that has some messages at once, and then the next ones."""
+
+    def __init__(self, messages: list[list[Any]]) -> None:
+        self._messages = messages
+
+    def consume(self, wanted: int, timeout: float) -> list[Any]:
+        return self._messages.pop(0) if self._messages else []
+
+
+def messages_from(cluster: SharedCluster, log: Log, offset: int, end: int = 10) -> list[Any]:
     """What a client reads from there on."""
     found: list[Any] = []
     with closing(cursor_at(cluster, log, offset)) as cursor:
-        while len(found) < 10 - offset:
+        while len(found) < end - offset:
             found += [message for message in cursor._consume(100, 1) if message.error() is None]
     return found
 
@@ -78,6 +90,27 @@ async def test_a_jump_where_nothing_was_trimmed_is_a_gap(
         assert batch is not None
         assert list(batch.offsets) == [2, 3, 7, 8, 9]
         assert cursor.offset == 10
+
+
+@pytest.mark.parametrize("at_once", [9, 4, 1])
+async def test_a_batch_holds_times_of_one_kind_however_the_client_gives_them(
+    kafka: Broker, cw: Client, log: Log, at_once: int
+) -> None:
+    for kind in ("CreateTime", "LogAppendTime", "CreateTime"):
+        bare.configure(kafka.bootstrap, log.topic, {"message.timestamp.type": kind})
+        await log.append(Batch.of([kind.encode()] * 3, timestamps=[1_700_000_000_000] * 3))
+    cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+    messages = messages_from(cluster, log, 0, 9)
+    with closing(cursor_at(cluster, log, 0)) as cursor:
+        real = cursor._consumer
+        cursor._consumer = _Given([messages[at : at + at_once] for at in range(0, 9, at_once)])
+        found: list[tuple[bytes | None, bool]] = []
+        while cursor.offset < 9:
+            batch = cursor.read(9, 0.1)
+            assert batch is not None
+            found += [(value, cursor.broker_time) for value in batch.values]
+        cursor._consumer = real
+    assert found == [(b"CreateTime", False)] * 3 + [(b"LogAppendTime", True)] * 3 + [(b"CreateTime", False)] * 3
 
 
 async def test_a_batch_that_is_read_stays_small_where_records_are_large(log: Log, ten: SharedCluster) -> None:

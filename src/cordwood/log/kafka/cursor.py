@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
 from cordwood.records import StoredBatch
@@ -85,6 +85,7 @@ class Cursor:
                 self._nothing_came(time.monotonic() - begun)
             return None
         self._all_well()
+        self.broker_time = rows.broker_time
         batch = rows.batch()
         average = batch.weight // len(batch) + 1
         self._messages = max(1, min(_MESSAGES_MAX, _STEP_BYTES // average))
@@ -134,35 +135,23 @@ class Cursor:
         more = len(messages) == wanted
         if any(map(Message.error, messages)):
             messages = self._without_errors(messages)
-        if messages:
-            messages = self._of_one_kind(messages, rows)
         beyond = stop is not None and bool(messages) and messages[-1].offset() >= stop
         if beyond:
             messages = [message for message in messages if message.offset() < stop]
         if messages:
             offsets = rows.add(messages)
-            if offsets[0] != self.offset or not isinstance(offsets, range):
-                self._check_jump(offsets)
-            self.offset = offsets[-1] + 1
+            self._left = messages[len(offsets) :]
+            if offsets:
+                self._check_dense(offsets)
+                self.offset = offsets[-1] + 1
+        if self._left:
+            return False
         if beyond:
             assert stop is not None
             self.offset = stop  # between the last record and there nothing stands
-        elif not self._left:
-            self.offset = max(self.offset, self._end)
-            return more
-        return False
-
-    def _of_one_kind(self, messages: list[Any], rows: Rows) -> list[Any]:
-        """Those whose timestamps are of one kind: all of them, but where the topic's setting was changed."""
-        broker_time = _has_broker_time(messages[0])
-        if rows and broker_time != self.broker_time:
-            self._left = messages
-            return []
-        self.broker_time = broker_time
-        if _has_broker_time(messages[-1]) != broker_time:
-            change = next(at for at, message in enumerate(messages) if _has_broker_time(message) != broker_time)
-            messages, self._left = messages[:change], messages[change:]
-        return messages
+            return False
+        self.offset = max(self.offset, self._end)
+        return more
 
     def _consume(self, wanted: int, seconds: float) -> list[Any]:
         """What is there; else wait for one, and take what came with it."""
@@ -178,8 +167,10 @@ class Cursor:
             return [] if first is None else [first]
         return [first, *self._consumer.consume(wanted - 1, 0)]
 
-    def _check_jump(self, offsets: Sequence[int]) -> None:
+    def _check_dense(self, offsets: Sequence[int]) -> None:
         """R19: a gap is where no record ever stood, or where retention was faster than this reader."""
+        if offsets[0] == self.offset and isinstance(offsets, range):
+            return
         missing = next(
             expected for expected, offset in zip(count(self.offset), offsets, strict=False) if offset != expected
         )
@@ -264,7 +255,3 @@ class Cursor:
         return Trimmed(
             f"{log} was trimmed before {start}, and offset {wanted} asked for: read from {start}", start=start
         )
-
-
-def _has_broker_time(message: Any) -> bool:
-    return bool(message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME)

@@ -5,17 +5,21 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from cordwood.records import HeaderColumn, StoredBatch
 
-_time_of = itemgetter(1)
+_kind_of, _time_of = itemgetter(0), itemgetter(1)
 
 
 class Rows:
-    """The records of messages that are no errors, in the order of their offsets: what becomes one batch."""
+    """The records of messages that are no errors, in the order of their offsets: what becomes one batch.
+
+    All of their times are of one kind.
+    """
 
     def __init__(self) -> None:
+        self._kind: int | None = None
         self._offsets: list[Sequence[int]] = []
         self._values: list[Any] = []
         self._keys: list[Any] = []
@@ -25,8 +29,22 @@ class Rows:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def broker_time(self) -> bool:
+        """Whether the times are the broker's (LogAppendTime), not those of who appended."""
+        return self._kind == TIMESTAMP_LOG_APPEND_TIME
+
     def add(self, messages: list[Any]) -> Sequence[int]:
-        """Take the records out of some messages, at least one; their offsets, as a range where none is missing."""
+        """Take the records out of some messages, at least one, up to the first with a time of another kind.
+
+        The offsets of what was taken, as a range where none is missing.
+        """
+        times = list(map(Message.timestamp, messages))
+        taken = self._of_one_kind(list(map(_kind_of, times)))
+        if not taken:
+            return ()
+        if taken < len(messages):
+            messages = messages[:taken]
         first, last = messages[0].offset(), messages[-1].offset()
         dense = last - first == len(messages) - 1
         offsets = range(first, last + 1) if dense else list(map(Message.offset, messages))
@@ -34,7 +52,7 @@ class Rows:
         self._values.extend(map(Message.value, messages))
         self._keys.extend(map(Message.key, messages))
         self._headers.extend(map(Message.headers, messages))
-        self._timestamps.extend(map(_time_of, map(Message.timestamp, messages)))
+        self._timestamps.extend(map(_time_of, times[:taken]))
         return self._offsets[-1]
 
     def batch(self) -> StoredBatch:
@@ -49,3 +67,11 @@ class Rows:
             headers=headers,
             timestamps=self._timestamps,
         )
+
+    def _of_one_kind(self, kinds: list[int]) -> int:
+        """How many go with the rows: all of them, but where the topic's setting was changed."""
+        if self._kind is None:
+            self._kind = kinds[0]
+        if kinds.count(self._kind) == len(kinds):
+            return len(kinds)
+        return next(at for at, kind in enumerate(kinds) if kind != self._kind)
