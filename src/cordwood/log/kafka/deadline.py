@@ -20,6 +20,9 @@ ATTEMPT_SECONDS = 2.0
 FORGOTTEN_SECONDS = 1.0
 """librdkafka ends a request in its time; one that it has not ended so long after is not waited for any more."""
 
+_QUIET_SECONDS = 5.0
+"""A call that has asked for so long and got no answer says so; and again after twice the time."""
+
 REQUEST_SECONDS_MAX = 3600.0
 """What librdkafka takes for one request."""
 
@@ -37,8 +40,13 @@ def attempts(what: str, deadline: float) -> Iterator[float]:
     """How long each attempt may take, and `Timeout` instead of one that comes too late. Longer each time: a broker may
     be slow, and each attempt asks it anew."""
     seconds = ATTEMPT_SECONDS
+    begun, quiet = time.monotonic(), _QUIET_SECONDS
     while True:
-        yield min(seconds, seconds_left(what, deadline))
+        left = seconds_left(what, deadline)
+        if (waited := time.monotonic() - begun) >= quiet:
+            _LOGGER.warning("%s: no answer for %.0f s: asking again, for at most %.0f s more", what, waited, left)
+            quiet = 2 * waited
+        yield min(seconds, left)
         seconds *= 2
 
 
