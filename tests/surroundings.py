@@ -57,9 +57,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def threads_of_ours() -> str:
-    """Where the threads of the engines are: one that hangs is what a test has waited for."""
+    """Where the threads of the engines are: one that hangs is what a test has waited for.
+
+    Those of the client libraries too, which run Python for answers: the one that brings them may wait itself.
+    """
     frames = sys._current_frames()
-    ours = [thread for thread in threading.enumerate() if thread.name.startswith("cordwood")]
+    ours = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("cordwood") or isinstance(thread, threading._DummyThread)
+    ]
     return "\n".join(
         f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident])[-_FRAMES_SHOWN:])}"
         for thread in ours

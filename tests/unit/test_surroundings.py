@@ -1,5 +1,6 @@
 """What a failed test tells beside its own words."""
 
+import _thread
 import re
 import subprocess
 import sys
@@ -60,3 +61,19 @@ def test_a_failure_tells_where_the_threads_of_the_engines_are() -> None:
     finally:
         go_on.set()
         thread.join()
+
+
+def test_a_failure_tells_where_the_threads_of_a_library_are() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def bring_an_answer() -> None:
+        threading.current_thread()  # as every lock and future does
+        begun.set()
+        go_on.wait()
+
+    _thread.start_new_thread(bring_an_answer, ())
+    begun.wait()
+    try:
+        assert re.search(r"^Dummy-\d+:\n(.*\n)* .*bring_an_answer", threads_of_ours(), re.MULTILINE)
+    finally:
+        go_on.set()
