@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from mmap import mmap
 from typing import Any
@@ -13,6 +13,7 @@ from cordwood import Client, InvalidInput, Region, TableLogs, Unavailable
 from cordwood.records import BinaryColumn
 from cordwood.wal import recovery
 from cordwood.wal.codec import WriteRecord
+from cordwood.wal.reader import LogReader
 from tests.wal.contents import by_table
 
 TABLES = 20
@@ -286,6 +287,34 @@ async def test_what_is_no_failure_of_a_table_ends_the_recovery(
     with pytest.raises(Stop):
         await recovering
     assert asyncio.all_tasks() == before
+
+
+async def test_what_ends_the_recovery_does_so_also_while_the_end_of_the_log_is_waited_for(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = await filled(cw)
+    at_the_end, stopped = asyncio.Event(), asyncio.Event()
+    batch = LogReader.batch
+
+    async def late_at_the_end(reader: LogReader, only: Collection[int] | None) -> Sequence[TableLogs]:
+        try:
+            return await batch(reader, only)
+        except StopAsyncIteration:
+            at_the_end.set()
+            await stopped.wait()
+            raise
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        await at_the_end.wait()
+        stopped.set()
+        raise Stop
+
+    monkeypatch.setattr(LogReader, "batch", late_at_the_end)
+    recovering = asyncio.create_task(region.recover(apply, concurrency=1))
+    done, _ = await asyncio.wait([recovering], timeout=10)
+    assert done
+    with pytest.raises(Stop):
+        await recovering
 
 
 async def test_a_region_without_logs_is_recovered_at_once(cw: Client) -> None:

@@ -221,6 +221,7 @@ class Recovery:
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         """Wait until that holds, which it may after each write that is applied."""
+        self._check()  # who ended it all before nobody waited here makes no more progress
         self._progress = progress = asyncio.Event()
         while not holds():
             progress.clear()
