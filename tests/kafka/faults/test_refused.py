@@ -57,6 +57,20 @@ async def test_an_unknown_topic_is_not_made_by_writing(kafka: Broker, topic: str
         assert topic not in await cw.topics()
 
 
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_a_deleted_topic_stays_so_where_brokers_make_those_that_are_asked_for(topic: str) -> None:
+    """As they do unless they are told otherwise. A client looks at what it knows every five minutes; here soon."""
+    with Broker({"auto.create.topics.enable": "true"}) as broker:
+        async with cordwood.connect(f"{broker.url}?topic.metadata.refresh.interval.ms=100") as cw:
+            await cw.create_topic(topic)
+            await cw.log(topic).append(Batch.of([b"a"]))
+            assert await values_of(cw.log(topic)) == [b"a"]
+            await cw.delete_topic(topic)
+            await asyncio.sleep(2)  # there is nothing to wait for
+            assert await cw.topics() == []
+
+
 @pytest.mark.slow
 async def test_a_topic_that_is_deleted_under_its_writers(kafka: Broker, topic: str) -> None:
     async with cordwood.connect(kafka.url, timeout=10) as cw:

@@ -42,6 +42,9 @@ _COMMON: Mapping[str, Any] = {
     # A topic that is made while a client knows only its absence is found within a moment.
     "topic.metadata.refresh.fast.interval.ms": 50,
     "reconnect.backoff.max.ms": 2000,
+    # Where brokers let it, a client that has written a topic would make it anew after it was deleted: with its next
+    # look at the topics that it knows, minutes later.
+    "allow.auto.create.topics": False,
 }
 
 _PRODUCER: Mapping[str, Any] = {
@@ -72,7 +75,6 @@ _CONSUMER: Mapping[str, Any] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    "allow.auto.create.topics": False,
     # Memory of a reader: what is queued, and one fetch on top of it.
     "queued.max.messages.kbytes": 16 * 1024,
     "queued.min.messages": 100_000,
