@@ -61,6 +61,12 @@ class Following(UnderTest):
         await log.append(Batch.of(numbered(10)))
         assert [record.offset for record in await following] == list(range(5))
 
+    async def test_a_follower_of_an_empty_range_waits_for_nothing(self, log: Log) -> None:
+        await log.append(Batch.of(numbered(2)))
+        async with asyncio.timeout(30):
+            for start, stop in ((1, 1), (2, 2), (9, 9), (9, 1)):
+                assert [batch async for batch in log.read(start, stop, follow=True)] == []
+
     async def test_a_follower_goes_on_over_a_switch_of_segments(self, log: Log) -> None:
         size = 128 * 1024
         count = self.segment_bytes // size + 2

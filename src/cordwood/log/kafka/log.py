@@ -148,7 +148,7 @@ class KafkaLog(Log):
             )
         if not follow:
             stop = end if stop is None else min(stop, end)
-        while follow and start > end and wanted():
+        while follow and start > end and (stop is None or start < stop) and wanted():
             time.sleep(_BEYOND_END_SECONDS)
             end = cluster.offsets.bounds(*self._place, self._timeout)[1]
         if not wanted() or (stop is not None and start >= stop):
