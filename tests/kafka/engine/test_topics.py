@@ -21,7 +21,7 @@ from cordwood.records import StoredBatch
 from cordwood.testing.kafka import Broker, Cluster
 from cordwood.url import KafkaUrl
 from tests.kafka import bare
-from tests.kafka.waiting import values_of
+from tests.kafka.waiting import until, values_of
 
 
 def settings_of(kafka: Broker, topic: str) -> dict[str, str]:
@@ -248,6 +248,26 @@ async def test_a_follower_of_a_topic_that_was_made_anew_is_told(kafka: Broker, c
         await cw.create_topic(log.topic)
         with pytest.raises(cordwood.NotFound):
             await asyncio.wait_for(anext(reader), 20)
+
+
+@pytest.mark.parametrize("left", [0, 5])
+async def test_a_reader_of_a_topic_that_was_made_anew_and_is_shorter_is_told(
+    kafka: Broker, topic: str, left: int
+) -> None:
+    """Also where the new log ends just where the reader is, which is how a log looks that nothing is wrong with."""
+    async with cordwood.connect(kafka.url, timeout=3) as cw:
+        await cw.create_topic(topic, timeout=30)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"%d" % number for number in range(10)]), timeout=30)
+        reader = log.read(left)
+        cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+        await until(lambda: not cluster.looks_at_end((topic, 0)))
+        await cw.delete_topic(topic, timeout=30)
+        await cw.create_topic(topic, timeout=30)
+        if left:
+            await log.append(Batch.of([b"new"] * left), timeout=30)
+        with pytest.raises(NotFound, match=f"read at {left}: the log ends at {left}: .* made anew, .* 10 when"):
+            await asyncio.wait_for(anext(reader), 30)
 
 
 async def test_a_topic_that_was_deleted_and_made_anew_is_written_at_once(kafka: Broker, topic: str) -> None:

@@ -82,7 +82,7 @@ class Cursor:
             raise translated(kafka_error(error), self._what, self._settings) from None
         if not rows:
             if stop is None or self.offset < stop:
-                self._nothing_came(time.monotonic() - begun)
+                self._nothing_came(time.monotonic() - begun, stop)
             return None
         self._all_well()
         self.broker_time = rows.broker_time
@@ -205,8 +205,12 @@ class Cursor:
         self._unasked = self._missed = 0.0
         self._renewed = False
 
-    def _nothing_came(self, seconds: float) -> None:
-        """At the end that is as it should be, unless the topic is gone or nobody is there to ask."""
+    def _nothing_came(self, seconds: float, stop: int | None) -> None:
+        """At the end that is as it should be, unless the topic is gone or nobody is there to ask.
+
+        Who does not follow was told an end that is no nearer than `stop`: a log that ends before it was made anew, or
+        has a new leader that does not know the end yet.
+        """
         self._unasked += seconds
         self._missed += seconds
         if self._unasked < _ASK_SECONDS:
@@ -214,8 +218,12 @@ class Cursor:
         begun = time.monotonic()
         end = self._ask()
         self._missed += time.monotonic() - begun
-        if end <= self.offset:
+        if end <= self.offset and (self._follow or stop is None):
             self._all_well()
+        elif end <= self.offset:
+            if self._missed > self._settings.timeout:
+                self._sound = False
+                raise self._lost_end(end, f"the end was no nearer than {stop} when the read began")
         elif self._missed > self._settings.timeout:
             self._sound = False
             raise Timeout(
@@ -241,14 +249,15 @@ class Cursor:
             if self.offset < start:
                 raise self._trimmed(self.offset, start)
             if self.offset > end:
-                raise NotFound(
-                    f"{self._what}: the log ends at {end}: the topic was made anew, or lost its end; read from {start}"
-                )
+                raise self._lost_end(end, f"read from {start}")
         except CordwoodError:
             self._sound = False
             raise
         self._unasked = 0.0
         return end
+
+    def _lost_end(self, end: int, more: str) -> NotFound:
+        return NotFound(f"{self._what}: the log ends at {end}: the topic was made anew, or lost its end; {more}")
 
     def _trimmed(self, wanted: int, start: int) -> Trimmed:
         log = f"{self._topic}/{self._partition}"
