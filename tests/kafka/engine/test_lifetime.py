@@ -5,7 +5,7 @@ import gc
 import subprocess
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from typing import Any
 
@@ -93,6 +93,30 @@ async def test_a_reader_that_is_left_lets_its_client_go(cw: Client, log: Log) ->
     async for _ in log.read(follow=True):
         break
     gc.collect()
+    await until(lambda: not reading)
+
+
+class Collecting(deque[Any]):
+    """Whoever makes something may have to collect garbage first."""
+
+    def append(self, step: Any) -> None:
+        gc.collect()
+        super().append(step)
+
+
+async def test_a_reader_that_is_found_left_by_its_own_thread_lets_its_client_go(
+    cw: Client, log: Log, request: pytest.FixtureRequest
+) -> None:
+    await log.append(Batch.of([b"x"]))
+    reading = cw._engine._connection.cluster.reading  # type: ignore[attr-defined]
+    request.addfinalizer(gc.enable)
+    gc.disable()
+    left: list[Any] = [log.read(follow=True)]
+    left.append(left)  # nobody but the collector finds it
+    ahead = left[0]._ahead
+    ahead._ready = Collecting()
+    del left
+    ahead.start()
     await until(lambda: not reading)
 
 

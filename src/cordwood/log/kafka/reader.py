@@ -5,6 +5,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 
 from cordwood.errors import CordwoodError, Unavailable
 from cordwood.log.bridge import Wanted
@@ -37,7 +38,7 @@ class KafkaReader(Reader):
 
     def __del__(self) -> None:
         # Iterated bare, and left before its end.
-        self._ahead.stop()
+        self._ahead.leave()
 
     async def _next(self) -> StoredBatch:
         ahead = self._ahead
@@ -66,7 +67,9 @@ class _Ahead:
         self._threads = threads
         self._ready: deque[StoredBatch | BaseException | None] = deque()  # None: the end
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self._room: SimpleQueue[None] = SimpleQueue()  # an entry for each batch that may be read ahead
+        for _ in range(_BATCHES_AHEAD):
+            self._room.put(None)
         self._wanted: Wanted | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -94,7 +97,7 @@ class _Ahead:
                 self._wanted = wanted
                 return wanted
             step = self._ready.popleft()
-            self._room.notify()
+            self._room.put(None)
             return step
 
     def stop(self) -> None:
@@ -102,12 +105,20 @@ class _Ahead:
         if self.inherited:
             return
         with self._lock:
-            self._stopped = True
+            self.leave()
             self._ready.clear()
-            self._room.notify()
             wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted.wake()
+
+    def leave(self) -> None:
+        """The thread ends when it has finished its step; nobody waits.
+
+        Without the lock: a reader that nobody has is found by whichever thread collects garbage, and that may be the
+        one that reads, in the middle of what it does under the lock.
+        """
+        self._stopped = True
+        self._room.put(None)
 
     def _run(self) -> None:
         batches = self._batches(lambda: not self._stopped)
@@ -124,10 +135,10 @@ class _Ahead:
             self._threads.discard(threading.current_thread())
 
     def _put(self, step: StoredBatch | BaseException | None) -> None:
+        # The end takes no room: the client is let go of behind it, and need not wait for the user.
+        if isinstance(step, StoredBatch):
+            self._room.get()
         with self._lock:
-            # The end takes no room: the client is let go of behind it, and need not wait for the user.
-            while isinstance(step, StoredBatch) and len(self._ready) >= _BATCHES_AHEAD and not self._stopped:
-                self._room.wait()
             if not self._stopped:
                 self._ready.append(step)
             self._ended = not isinstance(step, StoredBatch)
