@@ -4,7 +4,7 @@ import secrets
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 from cordwood.testing.kafka.probe import leader_of
 
@@ -42,6 +42,15 @@ def configure(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
     # A server knows of a change before it acts by it, and makes one after the other: of the second it knows once the
     # first one holds.
     _change(bootstrap, topic, {"index.interval.bytes": str(5000 + secrets.randbelow(1000))})
+
+
+def widen(bootstrap: str, topic: str, partitions: int) -> None:
+    """Give a topic more partitions, so many in all, which have leaders on return."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, partitions)], request_timeout=_SECONDS)[topic].result(_SECONDS)
+    deadline = time.monotonic() + _SECONDS
+    while leader_of(bootstrap, topic, partitions - 1) is None:
+        assert time.monotonic() < deadline, f"{topic} has no {partitions} partitions"
 
 
 def delete(bootstrap: str, topic: str) -> None:

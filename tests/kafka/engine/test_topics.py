@@ -279,3 +279,10 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_written_at_once(kafka: 
             assert await cw.log(topic).append(Batch.of([b"new"])) == range(1)
             await cw.delete_topic(topic)
             await asyncio.sleep(0.1)  # the client looks for itself: there is nothing to wait for
+
+
+async def test_partitions_that_were_added_are_written_at_once(kafka: Broker, cw: Client, log: Log) -> None:
+    """Also by a client that knew the topic before: on its own it looks again after five minutes."""
+    await log.append(Batch.of([b"old"]))
+    bare.widen(kafka.bootstrap, log.topic, 3)
+    assert await cw.log(log.topic, 2).append(Batch.of([b"new"])) == range(1)

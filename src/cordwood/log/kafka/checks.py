@@ -72,5 +72,5 @@ def _checked_target(cluster: SharedCluster, topic: str, partition: int, batch: B
     facts = writable_topic(cluster, topic, partition)
     check_batch(f"{topic}/{partition}", batch, facts)
     sender = cluster.sender(facts.batch_bytes_max)
-    sender.meet(topic, facts.topic_id)
+    sender.meet(topic, facts.topic_id, facts.partitions)
     return Target(facts, sender)

@@ -61,7 +61,7 @@ class Sender:
         self._room_wanted: list[Callable[[], None]] = []
         self._closing: float | None = None
         self._expire_next = 0.0
-        self._met: dict[str, str] = {}
+        self._met: dict[str, tuple[str, int]] = {}
         self.failed = False
         """By a defect: it takes no appends any more, and another one has to be made."""
         self._looks = 0  # how many use the client to look at a topic
@@ -86,19 +86,20 @@ class Sender:
                 self._work.notify()
             return True
 
-    def meet(self, topic: str, topic_id: str) -> None:
+    def meet(self, topic: str, topic_id: str, partitions: int) -> None:
         """Have the client look at a topic that is there, unless it has: of one that it knew, and that was deleted and
-        made anew, it says for a while that there is none. Blocks."""
+        made anew, it says for a while that there is none, and of partitions that were added, for minutes. Blocks."""
         with self._lock:
-            if self._met.get(topic) == topic_id or self._fatal is not None or self._closing is not None:
+            if self._met.get(topic) == (topic_id, partitions) or self._fatal is not None or self._closing is not None:
                 return
             self._looks += 1
         try:
             with suppress(KafkaException):  # it is looked at again with the next look-up, or finds out by itself
-                self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS)
+                found = self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS).topics[topic]
                 if len(self._met) >= _MET_MAX:
                     self._met.clear()
-                self._met[topic] = topic_id
+                if len(found.partitions) >= partitions:  # else the server that was asked is behind
+                    self._met[topic] = topic_id, partitions
         finally:
             with self._lock:
                 self._looks -= 1
