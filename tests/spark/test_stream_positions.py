@@ -1,6 +1,8 @@
 """What a stream decides between micro-batches, asked of it as Spark does, without Spark."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import cordwood
-from cordwood import Batch, InvalidInput, NotFound, Trimmed
+from cordwood import Batch, InvalidInput, NotFound, Trimmed, Unavailable
 from cordwood.pipeline.source.folder import FolderLogs
+from cordwood.pipeline.source.logs import Topic
 from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.position import Position
 from cordwood.pipeline.source.share import shares
@@ -190,6 +193,32 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_record(events: cordwo
         "topic ids": {name: topic_id(folder, name) for name in ("events", "events.new")},
     }
     assert ranges(reader, start, end) == [("events.new/1", 0, 3)]
+
+
+def test_a_partition_that_the_server_asked_does_not_know_yet_keeps_its_place(
+    events: cordwood.sync.Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers of a cluster hear one after the other of partitions that were added."""
+    reader = stream(folder, startingOffsets="earliest")
+    start = reader.initialOffset()
+    known = reader.latestOffset(start, ALL)
+    append(events, 1, 0)
+    append(events, 1, 1)
+    wide = FolderLogs.topics
+
+    def narrow(logs: FolderLogs, wanted: Callable[[str], object]) -> list[Topic]:
+        return [replace(topic, partitions=1) for topic in wide(logs, wanted)]
+
+    monkeypatch.setattr(FolderLogs, "topics", narrow)
+    behind = reader.latestOffset(known, ALL)
+    assert offsets(behind) == [11, 4]
+    assert ranges(reader, known, behind) == [("events/0", 10, 11)]
+    with pytest.raises(Unavailable, match="events/1: offsets 0 to 3 are due, but the server that was asked does not"):
+        ranges(reader, start, known)
+    reader.prepareForTriggerAvailableNow()
+    monkeypatch.undo()
+    assert offsets(reader.latestOffset(behind, ALL)) == [11, 4]
+    assert ranges(reader, behind, stream(folder).latestOffset(behind, ALL)) == [("events/1", 4, 5)]
 
 
 def test_min_partitions_cuts_what_is_large(events: cordwood.sync.Client, folder: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from cordwood.errors import InvalidInput, NotFound
+from cordwood.errors import InvalidInput, NotFound, Unavailable
 
 from .engines import logs_at
 from .logs import Bounds, LogName, Logs, Task
@@ -55,6 +55,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, now = Position.of(start), look(self._logs(), selection(self._options))
         self._latest = _end(now)
         until = self._latest if self._final is None else _no_further(self._latest, _end(self._final))
+        until = _nothing_forgotten(before, until)
         ranges = self._ranges(before, until, now)
         self._check_missing(now)
         if isinstance(limit, ReadMaxRows):
@@ -119,12 +120,20 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = stop
             topic = now.topics.get(log.topic)
             if topic is not None and topic.id == id:
-                ranges[log] = kept_range(log, begin, stop, now.bounds[log], self._losses)
+                ranges[log] = self._kept(log, begin, stop, now)
             elif begin < stop:
                 what = "does not exist any more" if topic is None else "was deleted and made anew"
                 text = f"{log}: offsets {begin} to {stop - 1} are gone: topic {log.topic!r} {what}"
                 self._losses.report(NotFound(f"{text}; {GO_ON}"))
         return ranges
+
+    def _kept(self, log: LogName, begin: int, stop: int, now: Look) -> Bounds:
+        if log in now.bounds:
+            return kept_range(log, begin, stop, now.bounds[log], self._losses)
+        if begin < stop:
+            text = f"{log}: offsets {begin} to {stop - 1} are due, but the server that was asked does not know it yet"
+            raise Unavailable(f"{text}: try again")
+        return Bounds(begin, stop)
 
     def _check_missing(self, now: Look) -> None:
         """Where a topic may go, the query also waits for one that it was told to read; it says so once."""
@@ -155,6 +164,16 @@ def _ids(now: Look) -> Mapping[str, str]:
 
 def _end(now: Look) -> Position:
     return Position({log: stop for log, (_, stop) in now.bounds.items()}, _ids(now))
+
+
+def _nothing_forgotten(before: Position, until: Position) -> Position:
+    """The later position with every log of the earlier one, also if a server does not know a partition that was added.
+
+    A log that is left out would be taken for a new one when it is seen again, and be read from its first record on.
+    """
+    same = {name for name, id in before.ids.items() if until.ids.get(name) == id}
+    kept = {log: offset for log, offset in before.offsets.items() if log.topic in same}
+    return Position({**kept, **until.offsets}, until.ids)
 
 
 def _no_further(latest: Position, final: Position) -> Position:
