@@ -11,6 +11,7 @@ import pytest
 from cordwood import Batch, Log, Timeout
 from cordwood.log.kafka import deadline
 from cordwood.log.kafka.consumers import Consumers
+from cordwood.log.kafka.cursor import Cursor
 
 
 async def test_a_request_that_the_client_never_ends_is_asked_again(
@@ -46,6 +47,51 @@ async def test_a_read_ends_though_its_client_is_still_being_let_go_of(
             assert [value async for batch in log.read() for value in batch.values] == [b"0"]
     finally:
         let_go.set()
+
+
+async def test_a_client_that_stands_still_is_told_and_nothing_is_lost(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append(Batch.of([b"0"]))
+    go_on, begin = threading.Event(), Cursor._begin
+
+    def late(cursor: Cursor, consumer: Any) -> None:
+        go_on.wait(60)
+        begin(cursor, consumer)
+
+    monkeypatch.setattr(Cursor, "_begin", late)
+    monkeypatch.setattr("cordwood.log.kafka.reader._SILENT_SECONDS", -29.5)
+    reader = log.read()
+    try:
+        for _ in range(2):
+            with pytest.raises(Timeout, match=rf"reading {log.name}: the client stands still for more than 0.5 s"):
+                await anext(reader)
+    finally:
+        go_on.set()
+    assert (await anext(reader)).values == [b"0"]
+
+
+async def test_a_follower_waits_for_as_long_as_nothing_comes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cordwood.log.kafka.reader._SILENT_SECONDS", -29)
+    async with log.read(follow=True) as reader:
+        following = asyncio.ensure_future(anext(reader))
+        done, _ = await asyncio.wait([following], timeout=4)
+        assert not done
+        await log.append(Batch.of([b"0"]))
+        assert (await following).values == [b"0"]
+
+
+async def test_a_user_who_takes_long_over_a_batch_is_no_client_that_stands_still(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cordwood.log.kafka.reader._SILENT_SECONDS", -29)
+    for _ in range(8):
+        await log.append(Batch.of([bytes(1_000_000)] * 2))
+    count = 0
+    async for batch in log.read():
+        count += len(batch)
+        await asyncio.sleep(1.5)
+    assert count == 16
 
 
 def test_a_call_that_gets_no_answer_says_so_now_and_then(

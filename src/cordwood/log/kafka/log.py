@@ -77,7 +77,7 @@ class KafkaLog(Log):
         def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch | None]:
             return self._batches(start, stop, bounds, wanted)
 
-        reader = KafkaReader(batches, self._cluster.reading, self._connection.check)
+        reader = KafkaReader(self.name, batches, self._cluster.reading, self._connection.check, self._timeout)
         self._connection.readers.add(reader)
         return reader
 

@@ -3,17 +3,20 @@
 import asyncio
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
-from cordwood.errors import CordwoodError, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
 from cordwood.log.turns import Turns
 from cordwood.records import StoredBatch
 
 _BATCHES_AHEAD = 2
+_SILENT_SECONDS = 5.0
+"""A thread that asks in vain says so when its time is over; one that has said nothing so long after stands still."""
 
 Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch | None]]
 """Makes the batches to read, and None for the end, given a function that tells whether anybody still wants them."""
@@ -22,9 +25,13 @@ Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch | None]]
 class KafkaReader(Reader):
     """At most four batches of about 4 MiB are held: one given out, two that wait, one being read."""
 
-    def __init__(self, batches: Batches, threads: set[threading.Thread], check: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, batches: Batches, threads: set[threading.Thread], check: Callable[[], None], timeout: float
+    ) -> None:
+        self._name = name
         self._ahead = _Ahead(batches, threads)
         self._check = check
+        self._silent_max = timeout + _SILENT_SECONDS
         self._turns = Turns()
 
     async def __anext__(self) -> StoredBatch:
@@ -56,7 +63,23 @@ class KafkaReader(Reader):
                 raise step
             self._check()
             ahead.start()
-            await arrived.wait()
+            await self._answer(arrived)
+
+    async def _answer(self, arrived: Wanted) -> None:
+        """Wait for a batch, however long none comes, but for no thread that stands still: the client has calls that
+        take no time-out."""
+        heard = time.monotonic()  # before, the thread may have waited for the user
+        while True:
+            try:
+                async with asyncio.timeout(heard + self._silent_max - time.monotonic()):
+                    return await arrived.wait()
+            except TimeoutError as error:
+                if self._ahead.heard <= heard:
+                    raise Timeout(
+                        f"reading {self._name}: the client stands still for more than {self._silent_max:g} s:"
+                        " go on reading, which loses nothing, or read anew"
+                    ) from error
+                heard = self._ahead.heard
 
 
 class _Ahead:
@@ -74,6 +97,8 @@ class _Ahead:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._ended = False
+        self.heard = 0.0
+        """When the thread gave its last sign of life, by the monotonic clock."""
         self._pid = os.getpid()
 
     @property
@@ -121,7 +146,7 @@ class _Ahead:
         self._room.put(None)
 
     def _run(self) -> None:
-        batches = self._batches(lambda: not self._stopped)
+        batches = self._batches(self._is_wanted)
         try:
             for batch in batches:
                 self._put(batch)
@@ -133,6 +158,11 @@ class _Ahead:
             self._put(Unavailable(f"reading failed: {error!r}"))
         finally:
             self._threads.discard(threading.current_thread())
+
+    def _is_wanted(self) -> bool:
+        """Asked before each step."""
+        self.heard = time.monotonic()
+        return not self._stopped
 
     def _put(self, step: StoredBatch | BaseException | None) -> None:
         # The end takes no room: the client is let go of behind it, and need not wait for the user.
