@@ -1,5 +1,6 @@
 """A cursor whose client is not to be believed: what it leaves out is asked for, and one that stands still replaced."""
 
+import threading
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from cordwood import Batch, Client, Log, Timeout, Trimmed
 from cordwood.log.kafka.cluster import SharedCluster
+from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
@@ -137,6 +139,29 @@ async def test_a_client_that_gets_nothing_of_what_is_there_is_replaced(
     assert record.levelname == "WARNING"
     assert record.getMessage().startswith(f"{log.name}: read at 4: nothing came for ")
     assert "though the log ends at 10" in record.getMessage()
+
+
+async def test_a_client_that_is_replaced_may_take_long_to_end(
+    monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
+) -> None:
+    ended, give_back = threading.Event(), Consumers.give_back
+    threads: list[threading.Thread] = []
+    in_time: list[bool] = []
+
+    def late(consumers: Consumers, consumer: Any, again: bool) -> None:
+        threads.append(threading.current_thread())
+        in_time.append(ended.wait(20))
+        give_back(consumers, consumer, again)
+
+    with closing(cursor_at(ten, log, 4, timeout=6)) as cursor:
+        stand_still(cursor)
+        monkeypatch.setattr(Consumers, "give_back", late)
+        try:
+            assert read_on(cursor, 10) == [4, 5, 6, 7, 8, 9]
+        finally:
+            ended.set()
+        threads[0].join()
+    assert all(in_time), "nobody waited for it"
 
 
 async def test_a_client_that_was_left_while_it_got_nothing_serves_no_other_reader(log: Log, ten: SharedCluster) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
+from cordwood.log.threads import in_a_thread
 from cordwood.records import StoredBatch
 
 from .consumers import Consumers
@@ -239,7 +240,9 @@ class Cursor:
             *(self._what, self._missed, end),
         )
         self._renewed = True
-        self._consumers.give_back(self._consumer, again=False)
+        lost = self._consumer
+        # In a thread of its own: one that has lost its way may take long to end, or never do.
+        in_a_thread("cordwood-kafka-let-go", lambda: self._consumers.give_back(lost, again=False))
         self._begin(self._consumers.make(self._follow))
 
     def _ask(self) -> int:
