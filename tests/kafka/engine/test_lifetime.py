@@ -5,6 +5,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter, deque
 from functools import partial
 from typing import Any
@@ -66,6 +67,27 @@ async def test_after_the_last_close_no_client_and_no_thread_is_left(kafka: Broke
     await until(lambda: threads() <= running)
     assert set(cluster_module._registry) <= known
     assert cluster_module._open <= open_
+
+
+async def test_a_close_beside_the_first_append_leaves_no_client_behind(
+    kafka: Broker, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making = threading.Event()
+
+    def slowly(*arguments: Any) -> Sender:
+        making.set()
+        time.sleep(0.2)
+        return Sender(*arguments)
+
+    running = threads()
+    cw = await cordwood.connect(f"{kafka.url}?client.id=beside")
+    monkeypatch.setattr(cluster_module, "Sender", slowly)
+    appending = asyncio.ensure_future(cw.log(log.topic).append(Batch.of([b"x"])))
+    await until(making.is_set)
+    await cw.close()
+    (result,) = await asyncio.gather(appending, return_exceptions=True)
+    assert result == range(1) or (isinstance(result, Unavailable) and result.outcome == "not_written")
+    await until(lambda: threads() <= running)
 
 
 async def test_a_read_only_connection_makes_no_client_that_writes(kafka: Broker, log: Log) -> None:

@@ -155,8 +155,10 @@ class SharedCluster:
                 return
             _registry.pop(self.settings.key, None)
         deadline = time.monotonic() + timeout
-        self.gone = "the connection is closed: connect again"
-        for sender in self._senders.values():
+        with self._lock:  # a client that is being made is there then, and no other one is made any more
+            self.gone = "the connection is closed: connect again"
+            senders = list(self._senders.values())
+        for sender in senders:
             sender.close(max(0.0, deadline - time.monotonic()))
         # A reader ends with its step, within a moment; one that asks a broker that hangs, in its own time.
         deadline = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
