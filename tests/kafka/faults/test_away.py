@@ -139,6 +139,17 @@ async def test_every_call_fails_in_bounded_time_while_the_server_is_down(broker:
             assert (await values_of(again.log(topic)))[0] == b"kept"
 
 
+async def test_many_reads_that_begin_while_the_server_is_silent_are_told_in_the_time_of_one(
+    broker: Broker, topic: str
+) -> None:
+    async with cordwood.connect(broker.url, timeout=2) as cw:
+        await cw.create_topic(topic, timeout=SOON)
+        log = cw.log(topic)
+        broker.pause()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(fails(lambda: anext(log.read())) for _ in range(100)))
+
+
 async def test_closing_while_the_server_is_away_tells_the_callers_and_ends(broker: Broker, topic: str) -> None:
     cw = await cordwood.connect(broker.url, timeout=3)
     await cw.create_topic(topic, timeout=SOON)

@@ -127,7 +127,13 @@ class SharedCluster:
     def look_at_end(self, topic: str, partition: int) -> "Future[tuple[int, int]]":
         """Find the bounds of a log as they are now; appends of this process wait for it."""
         log = (topic, partition)
-        asked = self.executor.submit(self.offsets.bounds, topic, partition, self.settings.timeout)
+        deadline = time.monotonic() + self.settings.timeout
+
+        def bounds() -> tuple[int, int]:
+            # What is left: of many looks that wait for each other the last one has no more time than the first.
+            return self.offsets.bounds(topic, partition, deadline - time.monotonic())
+
+        asked = self.executor.submit(bounds)
         with self._lock:
             self._looks.setdefault(log, set()).add(asked)
         asked.add_done_callback(lambda _: self._end_found(log, asked))
