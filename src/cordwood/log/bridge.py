@@ -19,10 +19,10 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
     except TimeoutError as error:
         if isinstance(error, CordwoodError):
             raise
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(retrieve)
         raise Timeout(f"{what} took more than {timeout} s: try again, or give it more time") from error
     except asyncio.CancelledError:
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(retrieve)
         raise
     except OSError as error:
         raise Unavailable(f"{what} failed: {error}") from error
@@ -50,7 +50,7 @@ class Wanted:
         await self._event.wait()
 
 
-def _retrieve(future: "asyncio.Future[T]") -> None:
+def retrieve(future: "asyncio.Future[T]") -> None:
     """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
     if not future.cancelled():
         future.exception()

@@ -1,14 +1,16 @@
 """Requests that the client never ends, and clients that take long to let go of."""
 
 import asyncio
+import gc
 import threading
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cordwood import Batch, Log, Timeout
+from cordwood import Batch, Log, Timeout, Unavailable
 from cordwood.log.kafka import deadline
 from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
@@ -116,3 +118,23 @@ def test_a_call_that_gets_no_answer_says_so_now_and_then(
     now = 130
     with pytest.raises(Timeout, match="t/0: bounds took more than the time given"):
         next(tries)
+
+
+async def test_a_read_that_fails_is_no_concern_of_an_append_beside_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log.append(Batch.of([b"0"]))
+
+    def unknown(*_: object) -> tuple[int, int]:
+        time.sleep(0.2)
+        raise Unavailable("nobody knows")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cordwood.log.kafka.offsets.Offsets.bounds", unknown)
+        reader = log.read()
+        assert await log.append(Batch.of([b"1"])) == range(1, 2)
+        with pytest.raises(Unavailable, match="nobody knows"):
+            await anext(reader)
+    del reader
+    gc.collect()
+    assert caplog.records == []

@@ -150,6 +150,21 @@ async def test_many_reads_that_begin_while_the_server_is_silent_are_told_in_the_
             await asyncio.gather(*(fails(lambda: anext(log.read())) for _ in range(100)))
 
 
+async def test_an_append_that_has_no_time_left_after_a_read_before_it_is_not_sent(broker: Broker, topic: str) -> None:
+    async with cordwood.connect(broker.url, timeout=SOON) as cw:
+        await cw.create_topic(topic)
+        log = cw.log(topic)
+        await log.append(Batch.of([b"before"]))
+        broker.pause()
+        reader = log.read()
+        error = await fails(lambda: log.append(Batch.of([b"beside"]), timeout=0.3))
+        assert error.outcome == "not_written"
+        broker.resume()
+        assert [value async for batch in reader for value in batch.values] == [b"before"]
+        await log.append(Batch.of([b"after"]))
+        assert await values_of(log) == [b"before", b"after"]
+
+
 async def test_closing_while_the_server_is_away_tells_the_callers_and_ends(broker: Broker, topic: str) -> None:
     cw = await cordwood.connect(broker.url, timeout=3)
     await cw.create_topic(topic, timeout=SOON)

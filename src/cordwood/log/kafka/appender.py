@@ -65,7 +65,13 @@ class Appender:
             self._await_oldest()
         deadline = time.monotonic() + self._timeout
         # Readers of this process that are finding out where the log ends at their call.
-        wait(self._cluster.looks_at_end((part.topic, part.partition)), self._timeout)
+        _, pending = wait(self._cluster.looks_at_end((part.topic, part.partition)), self._timeout)
+        if pending:
+            raise Timeout(
+                f"{part.topic}/{part.partition}: reads that began before this append did not find the log's end in its"
+                " time",
+                outcome="not_written",
+            )
         acked: Future[Sequence[int]] = Future()
         append = Append(part.topic, part.partition, part.batch, _AT_ONCE, acked, deadline)
         while not sender.submit(append):

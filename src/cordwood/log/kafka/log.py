@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
 from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
-from cordwood.log.bridge import call, wake
+from cordwood.log.bridge import call, retrieve, wake
 from cordwood.log.interface import Log
 from cordwood.log.outcome import change
 from cordwood.records import Batch, StoredBatch
@@ -59,7 +59,7 @@ class KafkaLog(Log):
                 except TooLarge:
                     target = await self._look_up(batch, deadline)
             if looks := self._cluster.looks_at_end(self._place):
-                await _ended(looks, deadline)
+                await self._ended(looks, deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)
             while not target.sender.submit(append):
                 await self._room(target.sender, deadline)
@@ -119,6 +119,15 @@ class KafkaLog(Log):
         self._target = found
         return found
 
+    async def _ended(self, looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
+        """Wait for readers of this process that are finding out where the log ends at their call."""
+        waiting = [asyncio.wrap_future(look) for look in looks]
+        for look in waiting:
+            look.add_done_callback(retrieve)  # its reader is told what it failed with
+        _, pending = await asyncio.wait(waiting, timeout=max(0.0, deadline - time.monotonic()))
+        if pending:
+            raise Timeout(f"{self.name}: reads that began before this append did not find the log's end in its time")
+
     async def _room(self, sender: Sender, deadline: float) -> None:
         """Back-pressure: wait until the queue has been taken from."""
         loop = asyncio.get_running_loop()
@@ -170,8 +179,3 @@ class KafkaLog(Log):
     async def _call(self, seconds: float, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
         return await call(self._cluster.executor, seconds, f"{self.name}: {what}", function)
-
-
-async def _ended(looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
-    """Wait for readers of this process that are finding out where a log ends at their call."""
-    await asyncio.wait(map(asyncio.wrap_future, looks), timeout=max(0.0, deadline - time.monotonic()))
