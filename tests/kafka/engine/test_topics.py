@@ -177,6 +177,18 @@ async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, 
     assert await log.bounds() == (0, 0)
 
 
+async def test_a_record_that_the_client_can_never_hold_is_refused_at_once(kafka: Broker, log: Log) -> None:
+    """It would stand before all others until its time is over."""
+    async with cordwood.connect(f"{kafka.url}?queue.buffering.max.kbytes=100", timeout=10) as cw:
+        assert (await cw.topic(log.topic)).batch_bytes_max == 102_400
+        small = cw.log(log.topic)
+        with pytest.raises(TooLarge, match=r"record 1 .* client's queue.buffering.max.kbytes is 102,400") as caught:
+            await small.append(Batch.of([b"a", bytes(102_400)]))
+        assert caught.value.outcome == "not_written"
+        assert record_bytes(bytes(102_328), None) == 102_400
+        assert await small.append(Batch.of([b"a", bytes(102_328)])) == range(2)
+
+
 async def test_what_librdkafka_would_change_in_silence_is_refused(log: Log) -> None:
     for refused in (
         log.append(Batch.of([b"x"]), expected=0),

@@ -50,11 +50,12 @@ def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
     """Refuses records that the log cannot take."""
     if not len(batch):
         raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
-    limit = facts.batch_bytes_max
-    if limit is not None and (found := first_too_large(batch, limit)) is not None:
+    limit = facts.record_bytes_max
+    if (found := first_too_large(batch, limit)) is not None:
         index, size = found
+        which = "topic's max.message.bytes" if limit == facts.batch_bytes_max else "client's queue.buffering.max.kbytes"
         raise TooLarge(
-            f"{log}: record {index} of the batch is {size:,} bytes, and the topic's max.message.bytes is {limit:,}:"
+            f"{log}: record {index} of the batch is {size:,} bytes, and the {which} is {limit:,}:"
             " split it, or raise the limit"
         )
     _, _, headers, stamps = batch.rows()

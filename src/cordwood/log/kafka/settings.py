@@ -123,6 +123,11 @@ class Settings:
         """What makes two connections share their clients."""
         return self.servers, tuple(sorted(self.config.items())), self.timeout
 
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record that can be sent: a client that holds more than this takes none."""
+        return 1024 * int(self.config.get("queue.buffering.max.kbytes", QUEUE_KBYTES))
+
     def admin(self, on_error: Callable[[Any], None]) -> dict[str, Any]:
         return self._all({}, on_error)
 

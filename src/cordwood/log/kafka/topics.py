@@ -46,6 +46,8 @@ class TopicFacts:
     partitions: int
     batch_bytes_max: int | None
     """None: this user may not see the topic's settings."""
+    record_bytes_max: int
+    """That, or less: what the client takes."""
     writable: bool
     topic_id: str
     expires: float
@@ -117,6 +119,7 @@ class Topics:
         return TopicFacts(
             partitions=len(description.partitions),
             batch_bytes_max=limit,
+            record_bytes_max=self._settings.record_bytes_max if limit is None else self._record_bytes_max(limit),
             writable=operations is None or AclOperation.WRITE in operations,
             topic_id=str(description.topic_id),
             expires=time.monotonic() + lifetime,
@@ -168,9 +171,12 @@ class Topics:
             retention=None if retention_ms < 0 else timedelta(milliseconds=retention_ms),
             retention_bytes=None if retention_bytes < 0 else retention_bytes,
             durability=durability(config, replication),
-            batch_bytes_max=_limit(config),
+            batch_bytes_max=self._record_bytes_max(_limit(config)),
             compacted=is_compacted(config),
         )
+
+    def _record_bytes_max(self, limit: int) -> int:
+        return min(limit, self._settings.record_bytes_max)
 
     def _describe(self, name: str, deadline: float) -> TopicDescription:
         def ask(left: float) -> "Future[TopicDescription]":
