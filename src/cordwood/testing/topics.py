@@ -150,7 +150,8 @@ class Topics(UnderTest):
 
     async def test_an_unknown_partition_is_not_found(self, cw: Client, topic: str) -> None:
         await cw.create_topic(topic, partitions=2)
-        await self.check_missing(cw.log(topic, 2))
+        for partition in (2, 2**31, 2**63):
+            await self.check_missing(cw.log(topic, partition))
         with pytest.raises(InvalidInput):
             cw.log(topic, -1)
 

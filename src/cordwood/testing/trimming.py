@@ -102,8 +102,9 @@ class Trimming(UnderTest):
                 self.check_offsets(await log.append(Batch.of([b"next"])), end + turn, 1)
 
     async def test_trim_beyond_the_end_is_invalid_and_forgets_nothing(self, log: Log, twenty: list[int]) -> None:
-        with pytest.raises(InvalidInput):
-            await log.trim(before=twenty[-1] + 2)
+        for before in (twenty[-1] + 2, 2**63, 2**70):
+            with pytest.raises(InvalidInput):
+                await log.trim(before=before)
         assert await values_of(log) == numbered(20)
 
     async def test_a_negative_trim_is_invalid(self, log: Log, twenty: list[int]) -> None:

@@ -128,8 +128,9 @@ async def test_a_topic_of_a_cluster_has_three_replicas_of_which_two_must_have_a_
 
 
 async def test_more_replicas_than_brokers_is_invalid_and_says_how_many_there_are(cw: Client, topic: str) -> None:
-    with pytest.raises(InvalidInput, match="1 broker"):
-        await cw.create_topic(topic, replication=2)
+    for replication, message in ((2, "1 broker"), (20_000, "brokers"), (2**40, "brokers")):
+        with pytest.raises(InvalidInput, match=message):
+            await cw.create_topic(topic, replication=replication)
     assert await cw.topics(topic) == []
 
 

@@ -14,6 +14,8 @@ from .settings import Settings
 from .topics import Topics
 
 _LOOK_AGAIN_SECONDS = 0.05
+_OFFSET_MAX = 2**63 - 1
+_PARTITION_MAX = 2**31 - 1
 
 _FIRST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent_kafka types its classes only in part
 _END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -51,6 +53,10 @@ class Offsets:
         """Forget what is below `before`."""
         deadline = time.monotonic() + timeout
         what = f"{topic}/{partition}: trim"
+        if partition > _PARTITION_MAX:
+            self._check_partition(topic, partition, what, deadline)
+        if before > _OFFSET_MAX:
+            raise self._beyond_end(topic, partition, what, before, deadline)
         log = TopicPartition(topic, partition, before)
         tries = attempts(what, deadline)
         while True:
@@ -61,13 +67,14 @@ class Offsets:
             except KafkaException as error:
                 cause = kafka_error(error)
                 if cause.code() == KafkaError.OFFSET_OUT_OF_RANGE:
-                    end = self.bounds(topic, partition, seconds_left(what, deadline))[1]
-                    raise InvalidInput(f"{what} before {before} is beyond its end, which is {end}") from None
+                    raise self._beyond_end(topic, partition, what, before, deadline) from None
                 self._go_on(topic, partition, what, cause, deadline)
 
     def _ask(self, topic: str, partition: int, what: str, timeout: float, *specs: OffsetSpec) -> list[int]:
         what = f"{topic}/{partition}: {what}"
         deadline = time.monotonic() + timeout
+        if partition > _PARTITION_MAX:
+            self._check_partition(topic, partition, what, deadline)
         log = TopicPartition(topic, partition)
         tries = attempts(what, deadline)
         while True:
@@ -89,8 +96,15 @@ class Offsets:
         """Returns where a second try may help: the topic is there, and it was about its leader."""
         if not is_missing(error) and error.code() != KafkaError._NOENT and error.code() not in TRANSIENT:
             raise translated(error, what, self._settings) from None
+        self._check_partition(topic, partition, what, deadline)
+        self._topics.refresh(topic, deadline)
+        time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))
+
+    def _check_partition(self, topic: str, partition: int, what: str, deadline: float) -> None:
         partitions = self._topics.partitions(topic, deadline)
         if partition >= partitions:
             raise NotFound(f"{what}: topic {topic!r} has the partitions 0 to {partitions - 1}") from None
-        self._topics.refresh(topic, deadline)
-        time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))
+
+    def _beyond_end(self, topic: str, partition: int, what: str, before: int, deadline: float) -> InvalidInput:
+        end = self.bounds(topic, partition, seconds_left(what, deadline))[1]
+        return InvalidInput(f"{what} before {before} is beyond its end, which is {end}")

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from cordwood.errors import NotFound, Unavailable
+from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
 
 from .deadline import ATTEMPT_SECONDS, answer, attempts, seconds_left
@@ -33,6 +33,7 @@ BATCH_BYTES_DEFAULT = 1_048_588
 
 _BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the embedded log
 _REPLICAS_MAX = 3
+_REPLICATION_MAX = 10_000  # what librdkafka takes
 _LONGEST = str(2**63 - 1)
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 _LOOK_AGAIN_SECONDS = 0.02
@@ -77,6 +78,8 @@ class Topics:
         what = f"creating topic {name!r}"
         if replication is None:
             replication = min(_REPLICAS_MAX, self._brokers(what, deadline))
+        if replication > _REPLICATION_MAX:
+            raise InvalidInput(f"{what}: replication is {replication}, and no more than there are brokers can be had")
         config = _config(replication, retention, retention_bytes)
         new = NewTopic(name, partitions, replication, config=config)
         self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
