@@ -94,6 +94,19 @@ async def test_a_jump_where_nothing_was_trimmed_is_a_gap(
         assert cursor.offset == 10
 
 
+async def test_a_client_that_was_wrong_for_a_moment_gives_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
+) -> None:
+    with closing(cursor_at(ten, log, 100)) as beyond:
+        while not (wrong := beyond._consume(1, 1)):
+            pass
+    given = messages_from(ten, log, 0)[:3] + wrong
+    with closing(cursor_at(ten, log, 0)) as cursor:
+        steps, consume = [given], cursor._consume
+        monkeypatch.setattr(cursor, "_consume", lambda *wanted: steps.pop() if steps else consume(*wanted))
+        assert read_on(cursor, 10) == list(range(10))
+
+
 @pytest.mark.parametrize("at_once", [9, 4, 1])
 async def test_a_batch_holds_times_of_one_kind_however_the_client_gives_them(
     kafka: Broker, cw: Client, log: Log, at_once: int

@@ -134,8 +134,9 @@ class Cursor:
         """Add what is there to the rows; if they are empty, wait for some. Whether there may be more of it."""
         messages = self._consume(wanted, 0 if rows else seconds)
         more = len(messages) == wanted
-        if any(map(Message.error, messages)):
-            messages = self._without_errors(messages)
+        said = [message for message in messages if message.error()] if any(map(Message.error, messages)) else []
+        if said:
+            messages = [message for message in messages if not message.error()]
         beyond = stop is not None and bool(messages) and messages[-1].offset() >= stop
         if beyond:
             messages = [message for message in messages if message.offset() < stop]
@@ -145,6 +146,8 @@ class Cursor:
             if offsets:
                 self._check_dense(offsets)
                 self.offset = offsets[-1] + 1
+        for message in said:  # behind the records: where the client has to begin anew, they are not to come again
+            self._hear(message)
         if self._left:
             return False
         if beyond:
@@ -180,22 +183,22 @@ class Cursor:
             self._sound = False
             raise self._trimmed(missing, start)
 
-    def _without_errors(self, messages: list[Any]) -> list[Any]:
-        """Records alone. The end of the log tells where the next record will stand, behind marks of transactions."""
-        for message in messages:
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                self._end = message.offset()
-                self._all_well()
-            elif error is not None:
-                self._take_error(error)
-        return [message for message in messages if message.error() is None]
+    def _hear(self, message: Any) -> None:
+        """What the client says. Where it has seen the end, behind marks of transactions, the next record will stand."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._end = message.offset()
+            self._all_well()
+        else:
+            self._take_error(error)
 
     def _take_error(self, error: KafkaError) -> None:
         code = error.code()
         if code == KafkaError._AUTO_OFFSET_RESET:
             self._ask()
-            self._assign()  # the cluster knows the offset: the client was wrong for a moment
+            # The cluster knows the offset: the client was wrong for a moment. It gives again what was not given out.
+            self._left, self._end = [], -1
+            self._assign()
         elif is_missing(error):
             self._ask()
         elif code not in TRANSIENT and code != KafkaError.GROUP_AUTHORIZATION_FAILED:
