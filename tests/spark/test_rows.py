@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -71,6 +72,17 @@ def test_a_timestamp_is_a_moment(cw: cordwood.sync.Client, load: Load) -> None:
     cw.log("events").append(Batch.of([b"a"], timestamps=[1_700_000_000_123]))
     (row,) = load(topic="events").collect()
     assert row.timestamp.astimezone(UTC) == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+
+
+def test_a_time_that_spark_cannot_hold_is_told_with_its_record(cw: cordwood.sync.Client, load: Load) -> None:
+    """Such as one in nanoseconds; what is before it can be read."""
+    cw.create_topic("events")
+    latest = (2**63 - 1) // 1000
+    cw.log("events").append(Batch.of([b"x"] * 3, timestamps=[0, latest, latest + 1]))
+    with pytest.raises(PythonException, match=rf"InvalidInput: events/0: the record at offset 2 .* {latest + 1} ms"):
+        load(topic="events").collect()
+    before = load(topic="events", endingOffsets='{"events": {"0": 2}}')
+    assert [row[0] for row in before.select(F.unix_millis("timestamp")).collect()] == [0, latest]
 
 
 def test_frames_of_every_size_come_in_offset_order(cw: cordwood.sync.Client, load: Load) -> None:

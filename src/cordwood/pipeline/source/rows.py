@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cordwood.errors import InvalidInput
 from cordwood.records import StoredBatch
 
 from .schema import ARROW_HEADERS, CREATE_TIME, LOG_APPEND_TIME, arrow_schema
@@ -15,6 +16,9 @@ _BYTES = 4 * 1024 * 1024
 # A frame of this size goes on alone: merging it would copy more than it saves.
 _LARGE_ROWS = 1000
 _LARGE_BYTES = 256 * 1024
+
+# Spark counts microseconds, in 64 bits.
+_MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 
 class Rows:
@@ -67,12 +71,25 @@ class Rows:
             self._topic.slice(0, count),
             self._partition.slice(0, count),
             batch.column("offset"),
-            batch.column("timestamp").cast(self._schema.field("timestamp").type),
+            self._times(batch),
             self._types[time_type].slice(0, count),
         ]
         if self._include_headers:
             columns.append(_headers(batch.column("headers")))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _times(self, batch: pa.RecordBatch) -> pa.Array:
+        try:
+            return batch.column("timestamp").cast(self._schema.field("timestamp").type)
+        except pa.ArrowInvalid:
+            stamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
+            place, stamp = next((at, stamp) for at, stamp in enumerate(stamps) if abs(stamp) > _MILLISECONDS_MAX)
+        topic, partition = self._constants
+        offset = batch.column("offset")[place]
+        raise InvalidInput(
+            f"{topic}/{partition}: the record at offset {offset} has the time {stamp} ms, and Spark takes at most"
+            f" {_MILLISECONDS_MAX}: was it given in nanoseconds? startingOffsets and endingOffsets can leave it out"
+        )
 
 
 def _merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
