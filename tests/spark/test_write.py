@@ -211,6 +211,11 @@ def test_a_log_is_not_overwritten(spark: SparkSession, events: Path) -> None:
             r"InvalidInput: the column 'timestamp' has -1 ms",
         ),
         (
+            "'x' as value, timestamp_micros(-500) as timestamp",
+            "events",
+            r"InvalidInput: the column 'timestamp' has -0.5 ms",
+        ),
+        (
             "'x' as value, array(struct(cast(null as string) as key, cast('v' as binary) as value)) as headers",
             "events",
             r"InvalidInput: the column 'headers' has a header without a key",

@@ -1,5 +1,7 @@
 """Which columns the rows of a write have: those of Spark's own Kafka sink, by name, and `timestamp`."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -52,11 +54,12 @@ def rows_of(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
 
 def milliseconds(timestamps: pa.Array) -> pa.Array:
     """The times as int64 ms UTC; `InvalidInput` for one before 1970."""
-    stamps = timestamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-    earliest = pc.min(stamps).as_py()
+    # Before they are cut to milliseconds, which makes 1970 of the millisecond before it.
+    earliest = pc.min(timestamps.cast(pa.int64())).as_py()
     if earliest is not None and earliest < 0:
-        raise InvalidInput(f"the column 'timestamp' has {earliest} ms: a record's time is 0 (1970) or later")
-    return stamps
+        shown = Decimal(earliest) / 1000
+        raise InvalidInput(f"the column 'timestamp' has {shown} ms: a record's time is 0 (1970) or later")
+    return timestamps.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
