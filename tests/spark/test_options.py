@@ -44,6 +44,10 @@ def test_where_batches_and_streams_differ() -> None:
             InvalidInput, match="a batch cannot begin at the latest offset; it takes 'earliest' or JSON"
         ):
             options.for_batch()
+    backwards = {"startingOffsets": '{"a": {"0": 5, "1": 5}}', "endingOffsets": '{"a": {"0": 5, "1": 4}}'}
+    with pytest.raises(InvalidInput, match="'endingOffsets': a/1 ends at 4, which is before 5, where startingOffsets"):
+        ReadOptions.of({**GIVEN, **backwards}).for_batch()
+    ReadOptions.of({**GIVEN, **backwards, "startingTimestamp": "0"}).for_batch()
     with pytest.raises(InvalidInput, match=r"'maxOffsetsPerTrigger' is for streams \(spark.readStream\); a batch is"):
         ReadOptions.of({**GIVEN, "maxOffsetsPerTrigger": "5"}).for_batch()
     with pytest.raises(

@@ -6,7 +6,7 @@ holds for both, `for_batch` and `for_stream` the rest.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,21 @@ class ReadOptions:
             raise InvalidInput(
                 "option 'maxOffsetsPerTrigger' is for streams (spark.readStream); a batch is bounded by endingOffsets"
             )
+        for log, start, stop in self._ends_before_it_begins():
+            raise InvalidInput(
+                f"option 'endingOffsets': {log} ends at {stop}, which is before {start}, where startingOffsets begins"
+            )
         return replace(self, start=self.start or Offsets(EARLIEST), stop=self.stop or Offsets(LATEST))
+
+    def _ends_before_it_begins(self) -> Iterator[tuple[str, int, int]]:
+        """Name, start and stop of each log whose range is the wrong way round."""
+        if self.start is None or self.stop is None or self.start_ms is not None:
+            return
+        for topic, partitions in (self.start.by_log or {}).items():
+            for partition, start in partitions.items():
+                stop = (self.stop.by_log or {}).get(topic, {}).get(partition, LATEST)
+                if 0 <= stop < start:
+                    yield f"{topic}/{partition}", start, stop
 
     def for_stream(self) -> "ReadOptions":
         """From the latest offset on unless told, and without an end, as with Kafka's source."""
