@@ -247,6 +247,12 @@ def test_a_folder_that_is_not_there_is_unavailable(spark: SparkSession, tmp_path
     assert not (tmp_path / "missing").exists()
 
 
+def test_a_folder_without_logs_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PythonException, match=r"NotFound: nothing was ever written to "):
+        append(numbers(spark, 1), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- the lock ----------------------------------------------------------------------------------------------------
 
 

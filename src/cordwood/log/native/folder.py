@@ -315,6 +315,11 @@ def open_for_reading(path: Path) -> Folder:
     return _translated(path, ReadingFolder)
 
 
+def holds_logs(path: Path) -> bool:
+    """Whether it is a folder that was ever opened for writing. Blocks."""
+    return (path / _COORDINATOR).exists()
+
+
 def _door(path: Path) -> threading.Lock:
     """Whoever opens or closes a folder for writing holds it, through all of its I/O: others wait at no other door."""
     with _registry_lock:

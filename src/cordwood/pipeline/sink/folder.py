@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from cordwood.log.native.folder import commit_staged, open_for_reading
+from cordwood.log.native.folder import commit_staged, holds_logs, open_for_reading
 from cordwood.log.native.staged import StagedFile, Write, abort_attempt
 from cordwood.log.native.world.clock import RealClock
 from cordwood.log.native.world.disk import RealDisk
@@ -61,7 +61,8 @@ class FolderTarget:
 
     def abort(self, messages: Messages, attempt: str | None) -> None:
         """Remove what was staged. If no task has failed there was a commit: it has seen to its files, or needs them."""
-        if None not in messages or not self.path.is_dir():
+        # Where there are no logs nothing was staged, and the folder is somebody else's.
+        if None not in messages or not holds_logs(self.path):
             return
         attempts = {message.attempt for message in _of(messages)} if attempt is None else {attempt}
         for each in attempts:
