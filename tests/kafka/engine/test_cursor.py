@@ -94,13 +94,18 @@ async def test_a_jump_where_nothing_was_trimmed_is_a_gap(
         assert cursor.offset == 10
 
 
+def wrong_place(cluster: SharedCluster, log: Log) -> list[Any]:
+    """What a client says that has lost its place."""
+    with closing(cursor_at(cluster, log, 100)) as beyond:
+        while not (said := beyond._consume(1, 1)):
+            pass
+    return said
+
+
 async def test_a_client_that_was_wrong_for_a_moment_gives_nothing_twice(
     monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
 ) -> None:
-    with closing(cursor_at(ten, log, 100)) as beyond:
-        while not (wrong := beyond._consume(1, 1)):
-            pass
-    given = messages_from(ten, log, 0)[:3] + wrong
+    given = messages_from(ten, log, 0)[:3] + wrong_place(ten, log)
     with closing(cursor_at(ten, log, 0)) as cursor:
         steps, consume = [given], cursor._consume
         monkeypatch.setattr(cursor, "_consume", lambda *wanted: steps.pop() if steps else consume(*wanted))
@@ -208,6 +213,24 @@ async def test_a_log_of_which_nothing_comes_in_time_is_told(
         monkeypatch.setattr(cursor, "_consume", nothing)
         with pytest.raises(Timeout, match=r"read at 4: nothing came for \d s, though the log ends at 10: try again"):
             read_on(cursor, 10)
+    assert len(caplog.records) == 1, "replaced once"
+
+
+async def test_a_client_that_is_wrong_again_and_again_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, log: Log, ten: SharedCluster
+) -> None:
+    wrong = wrong_place(ten, log)
+
+    def again(wanted: int, seconds: float) -> list[Any]:
+        time.sleep(seconds)
+        return wrong
+
+    with closing(cursor_at(ten, log, 4, timeout=3)) as cursor:
+        monkeypatch.setattr(cursor, "_consume", again)
+        begun = time.monotonic()
+        with pytest.raises(Timeout, match="nothing came for"):
+            while time.monotonic() < begun + 20:
+                cursor.read(10, 0.1)
     assert len(caplog.records) == 1, "replaced once"
 
 

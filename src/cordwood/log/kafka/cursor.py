@@ -221,6 +221,7 @@ class Cursor:
             return
         begun = time.monotonic()
         end = self._ask()
+        self._unasked = 0.0
         self._missed += time.monotonic() - begun
         if end <= self.offset and (self._follow or stop is None):
             self._all_well()
@@ -259,7 +260,6 @@ class Cursor:
         except CordwoodError:
             self._sound = False
             raise
-        self._unasked = 0.0
         return end
 
     def _lost_end(self, end: int, more: str) -> NotFound:
