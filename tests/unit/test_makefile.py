@@ -14,6 +14,7 @@ from cordwood.testing.servers import maven
 
 ROOT = Path(__file__).parents[2]
 FILES = [
+    ".ci/run",
     "Makefile",
     "pyproject.toml",
     "src/cordwood/_version.py",
@@ -41,7 +42,7 @@ class Machine:
             shutil.copy(ROOT / name, self.clone / name)
         (self.clone / "requirements").mkdir()
         (self.clone / "requirements" / "dev.txt").touch()
-        for name in ("sha256sum", "cut"):
+        for name in ("make", "bash", "dirname", "sha256sum", "cut"):
             found = shutil.which(name)
             assert found is not None
             (self.bin / name).symlink_to(found)
@@ -56,11 +57,14 @@ class Machine:
 
     def make(self, target: str) -> tuple[int, list[str]]:
         """The exit code, and what was said besides make's own last line."""
-        make = shutil.which("make")
-        assert make is not None
+        return self.run("make", "-j4", target)
+
+    def run(self, command: str, *args: str) -> tuple[int, list[str]]:
         # No index: should it install something after all, nothing is fetched.
         env = {"PATH": str(self.bin), "HOME": str(self.cache), "XDG_CACHE_HOME": str(self.cache), "PIP_NO_INDEX": "1"}
-        ran = subprocess.run([make, "-j4", target], cwd=self.clone, env=env, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(
+            [self.bin / command, *args], cwd=self.clone, env=env, capture_output=True, text=True, timeout=60
+        )
         return ran.returncode, [
             line for line in (ran.stdout + ran.stderr).splitlines() if not line.startswith("make: ")
         ]
@@ -78,6 +82,12 @@ def machine(tmp_path: Path) -> Machine:
 def test_without_java_it_stops_before_it_installs(machine: Machine) -> None:
     machine.has("mvn", "true")
     assert machine.make("test") == (2, [NO_JAVA])
+    assert not machine.installed
+
+
+def test_the_run_of_ci_stops_before_it_installs_too(machine: Machine) -> None:
+    machine.has("mvn", "true")
+    assert machine.run("bash", ".ci/run") == (2, [NO_JAVA])
     assert not machine.installed
 
 
