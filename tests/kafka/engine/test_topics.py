@@ -263,6 +263,21 @@ async def test_a_follower_of_a_topic_that_was_made_anew_is_told(kafka: Broker, c
             await asyncio.wait_for(anext(reader), 20)
 
 
+@pytest.mark.parametrize("count", [10, 20])
+async def test_a_follower_of_a_topic_that_was_made_anew_reads_nothing_of_it(cw: Client, log: Log, count: int) -> None:
+    """Though it has become as long, or longer, before the follower noticed."""
+    await log.append(Batch.of([b"old"] * 10))
+    async with log.read(follow=True) as reader:
+        assert list((await anext(reader)).values) == [b"old"] * 10
+        await asyncio.sleep(0.5)  # it has seen the end
+        await cw.delete_topic(log.topic)
+        await asyncio.sleep(0.5)  # the client has seen that it is gone
+        await cw.create_topic(log.topic)
+        await log.append(Batch.of([b"new"] * count))
+        with pytest.raises(NotFound):
+            await asyncio.wait_for(anext(reader), 20)
+
+
 @pytest.mark.parametrize("left", [0, 5])
 async def test_a_reader_of_a_topic_that_was_made_anew_and_is_shorter_is_told(
     kafka: Broker, topic: str, left: int

@@ -67,6 +67,8 @@ class Cursor:
         self._unasked = 0.0  # seconds without anything, since the cluster was asked why
         self._missed = 0.0  # seconds without anything, since all was there
         self._renewed = False
+        self._topic_id: str | None = None  # asked for once there is more to come than the first batch
+        self._silent = False
         self._consumer: Any = None
         self._begin(consumers.take(follow))
 
@@ -81,8 +83,14 @@ class Cursor:
         except KafkaException as error:
             self._sound = False
             raise translated(kafka_error(error), self._what, self._settings) from None
+        more = stop is None or self.offset < stop
+        # A topic that was deleted and made anew is read on by the client without a word, once it is long enough. That
+        # takes a moment in which nothing comes.
+        if (rows and self._silent) or (more and self._topic_id is None):
+            self._check_same_topic()
+        self._silent = not rows
         if not rows:
-            if stop is None or self.offset < stop:
+            if more:
                 self._nothing_came(time.monotonic() - begun, stop)
             return None
         self._all_well()
@@ -221,6 +229,7 @@ class Cursor:
             return
         begun = time.monotonic()
         end = self._ask()
+        self._check_same_topic()
         self._unasked = 0.0
         self._missed += time.monotonic() - begun
         if end <= self.offset and (self._follow or stop is None):
@@ -264,6 +273,17 @@ class Cursor:
 
     def _lost_end(self, end: int, more: str) -> NotFound:
         return NotFound(f"{self._what}: the log ends at {end}: the topic was made anew, or lost its end; {more}")
+
+    def _check_same_topic(self) -> None:
+        """After what was read: an id never comes back, so that all of it is of the topic that has the id now."""
+        try:
+            found = self._offsets.topic_id(self._topic, self._settings.timeout)
+            if self._topic_id not in (None, found):
+                raise NotFound(f"{self._what}: the topic was deleted and made anew: read the new one from its start")
+        except CordwoodError:
+            self._sound = False
+            raise
+        self._topic_id = found
 
     def _trimmed(self, wanted: int, start: int) -> Trimmed:
         log = f"{self._topic}/{self._partition}"

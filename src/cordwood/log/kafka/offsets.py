@@ -43,6 +43,10 @@ class Offsets:
         (start,) = self._ask(topic, partition, "start", timeout, _FIRST)
         return start
 
+    def topic_id(self, topic: str, timeout: float) -> str:
+        """Of whose log these offsets are."""
+        return self._topics.id(topic, timeout)
+
     def at(self, topic: str, partition: int, timestamp: int, timeout: float) -> int:
         """The first offset with a timestamp at or after this one; the end if there is none."""
         at_time = OffsetSpec.for_timestamp(timestamp)

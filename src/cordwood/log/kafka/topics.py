@@ -138,6 +138,10 @@ class Topics:
                 there.append((name, str(description.topic_id), len(description.partitions)))
         return there
 
+    def id(self, name: str, timeout: float) -> str:
+        """What tells a topic from one of the same name that was made after it was deleted."""
+        return str(self._describe(name, time.monotonic() + timeout).topic_id)
+
     def partitions(self, name: str, deadline: float) -> int:
         """How many partitions a topic has now."""
         return len(self._describe(name, deadline).partitions)
