@@ -48,6 +48,11 @@ def ranges(reader: LogsStream, start: dict[str, Any], end: dict[str, Any]) -> li
     return [(str(task.log), task.start, task.stop) for task in tasks]
 
 
+def begin(reader: LogsStream) -> dict[str, Any]:
+    """What Spark asks for first, without a checkpoint."""
+    return reader.latestOffset(through_spark(reader.initialOffset()), ALL)
+
+
 def append(cw: cordwood.sync.Client, count: int, partition: int = 0, topic: str = "events") -> None:
     cw.log(topic, partition).append(Batch.of([b"x"] * count))
 
@@ -122,6 +127,23 @@ def test_a_first_micro_batch_that_is_done_again_begins_where_it_began(
     assert offsets(later) == [20, 4]
     assert ranges(again, later, end) == [("events/0", 10, 15)] == ranges(reader, start, end)
     assert ranges(again, end, again.latestOffset(end, ALL)) == [("events/0", 15, 20)]
+
+
+def test_a_first_micro_batch_that_is_done_again_needs_no_place_to_begin(
+    events: cordwood.sync.Client, folder: Path
+) -> None:
+    end = begin(stream(folder, startingOffsets='{"events": {"0": 7, "1": 4}}'))
+    # As if the second partition had been added since.
+    again = stream(folder, startingOffsets='{"events": {"0": 7}}')
+    assert ranges(again, again.initialOffset(), end) == [("events/0", 7, 10)]
+    assert again.latestOffset(end, ALL) == end
+    with pytest.raises(InvalidInput, match="'startingOffsets' says nothing of events/1"):
+        begin(again)
+    events.delete_topic("events")
+    lenient = stream(folder, failOnDataLoss="false")
+    assert ranges(lenient, lenient.initialOffset(), end) == []
+    nothing = lenient.latestOffset(end, ALL)
+    assert nothing == lenient.latestOffset(nothing, ALL) == {"topic ids": {}}
 
 
 def test_a_limit_is_shared_in_proportion_to_what_waits(events: cordwood.sync.Client, folder: Path) -> None:
@@ -367,14 +389,14 @@ class TestWhatIsLost:
     def test_a_start_that_is_not_there(self, events: cordwood.sync.Client, folder: Path) -> None:
         beyond = '{"events": {"0": 11, "1": 0}}'
         with pytest.raises(InvalidInput, match="events/0: offset 11 is beyond the end, 10"):
-            stream(folder, startingOffsets=beyond).initialOffset()
+            begin(stream(folder, startingOffsets=beyond))
         assert offsets(self.lenient(folder, startingOffsets=beyond).initialOffset()) == [10, 0]
 
 
 def test_a_topic_that_never_was(events: cordwood.sync.Client, folder: Path) -> None:
     for lenient in ("true", "false"):
         with pytest.raises(NotFound, match=f"topic 'nothing' does not exist in file:{folder}"):
-            stream(folder, subscribe="events,nothing", failOnDataLoss=lenient).initialOffset()
+            begin(stream(folder, subscribe="events,nothing", failOnDataLoss=lenient))
 
 
 @pytest.mark.parametrize("position", [{}, {"events": {"0": 3}}, {"topic ids": {"events": "1"}}, {"index": 4}])

@@ -12,15 +12,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from cordwood.errors import InvalidInput, NotFound, Unavailable
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Trimmed, Unavailable
 
 from .engines import logs_at
 from .logs import Bounds, LogName, Logs, Task
-from .options import BEGAN_AT, ReadOptions
+from .options import BEGAN_AT, TOPIC_IDS, ReadOptions
 from .plan import at_least
 from .position import Position
 from .reading import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts
 from .share import shares
+
+_NOWHERE = {TOPIC_IDS: {}, BEGAN_AT: "nowhere"}
+"""What no query comes to: also one without a topic has begun somewhere."""
 
 
 class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -31,20 +34,24 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._losses = Losses(options)
         self._opened: Logs | None = None
         self._initial: dict[str, Any] | None = None
+        self._no_start: CordwoodError | None = None
+        """Why a query could not begin."""
         self._final: Look | None = None
         """With `availableNow`: what there was when the query was started, which is all that it reads."""
         self._latest: Position | None = None
         self._missing: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint yet."""
-        now = self._final or look(self._logs(), selection(self._options))
-        check_all_there(self._options, now)
-        begin = starts(self._options, self._logs(), now)
-        kept = {
-            log: kept_range(log, begin[log], bounds.stop, bounds, self._losses) for log, bounds in now.bounds.items()
-        }
-        self._initial = Position({log: start for log, (start, _) in kept.items()}, _ids(now)).json()
+        """Where a query begins that has no checkpoint yet.
+
+        Spark asks for it also to do the first micro-batch again, and that one says itself where it began. So it is an
+        error only where it counts, in `latestOffset`: a partition that was added since, or a topic that is gone, may
+        not keep a query from going on.
+        """
+        try:
+            self._initial, self._no_start = self._beginning().json(), None
+        except (InvalidInput, NotFound, Trimmed) as error:
+            self._initial, self._no_start = _NOWHERE, error
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -52,6 +59,8 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         What is lost is noticed here already: an error then leaves the checkpoint as it is.
         """
+        if self._no_start is not None and start == self._initial:
+            raise self._no_start
         before, now = Position.of(start), look(self._logs(), selection(self._options))
         self._latest = _end(now)
         until = self._latest if self._final is None else _no_further(self._latest, _end(self._final))
@@ -100,6 +109,15 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+    def _beginning(self) -> Position:
+        now = self._final or look(self._logs(), selection(self._options))
+        check_all_there(self._options, now)
+        begin = starts(self._options, self._logs(), now)
+        kept = {
+            log: kept_range(log, begin[log], bounds.stop, bounds, self._losses) for log, bounds in now.bounds.items()
+        }
+        return Position({log: start for log, (start, _) in kept.items()}, _ids(now))
 
     def _logs(self) -> Logs:
         if self._opened is None:
