@@ -129,6 +129,27 @@ def test_a_topic_that_is_deleted_since_it_was_planned(
     assert lenient.read() == 0
 
 
+def test_a_topic_that_is_made_anew_while_a_task_reads_it_is_not_taken_for_the_old_one(
+    kafka: Broker, client: cordwood.sync.Client, topic: str
+) -> None:
+    def write(value: bytes) -> None:
+        client.create_topic(topic)
+        for _ in range(80):
+            client.log(topic).append(Batch.of([value * 300] * 100))
+
+    write(b"old")
+    # A client that reads little ahead: what does not fit into the first batch comes later.
+    little = {"kafka.queued.max.messages.kbytes": "64", "kafka.fetch.message.max.bytes": "65536"}
+    reader = LogsReader(options(kafka, topic, **little))
+    (task,) = reader.partitions()
+    batches = reader.read(task)
+    next(batches)
+    client.delete_topic(topic)
+    write(b"new")
+    with pytest.raises(NotFound, match=f"{topic}/0: some of the offsets up to 7999 are gone: .* made anew"):
+        list(batches)
+
+
 def test_a_server_that_is_away_fails_the_plan_and_the_task_in_time(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     monkeypatch.setattr(kafka_module, "_TIMEOUT_SECONDS", 2.0)
     with Broker() as broker:

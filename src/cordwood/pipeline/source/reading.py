@@ -133,5 +133,7 @@ def _kept_frames(logs: Logs, task: Task, losses: Losses) -> Iterator[tuple[Store
             losses.report(Trimmed(f"{error}: trimmed since this was planned; {GO_ON}", start=error.start))
             task = replace(task, start=error.start)
         except NotFound as error:
-            losses.report(NotFound(f"{task.log}: offsets {task.start} to {task.stop - 1} are gone: {error}; {GO_ON}"))
+            # Noticed at the end, nobody knows how much of what was read is another topic's.
+            which = f"offsets {task.start} to" if task.start < task.stop else "some of the offsets up to"
+            losses.report(NotFound(f"{task.log}: {which} {task.stop - 1} are gone: {error}; {GO_ON}"))
             return
