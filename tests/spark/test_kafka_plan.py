@@ -1,7 +1,7 @@
 """What Spark's tasks read of logs on Kafka, where it is not simply all there was: ranges, gaps, and what is gone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import cordwood
 from cordwood import Batch, NotFound, Trimmed, Unavailable
+from cordwood.log.kafka.topics import Topics
 from cordwood.pipeline.source import kafka as kafka_module
 from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.reader import LogsReader
@@ -117,8 +118,9 @@ def test_records_that_are_trimmed_since_they_were_planned(
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_that_is_deleted_since_it_was_planned(
-    kafka: Broker, client: cordwood.sync.Client, written: str, again: bool
+    kafka: Broker, client: cordwood.sync.Client, written: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kafka_module.KafkaLogs, "behind_seconds", 0.2)
     strict, lenient = (Planned(kafka, written, loss) for loss in ("true", "false"))
     client.delete_topic(written)
     if again:
@@ -127,6 +129,21 @@ def test_a_topic_that_is_deleted_since_it_was_planned(
     with pytest.raises(NotFound, match=f"{written}/0: offsets 0 to 9 are gone"):
         strict.read()
     assert lenient.read() == 0
+
+
+def test_a_server_that_has_not_heard_of_the_topic_yet_is_asked_again(
+    kafka: Broker, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = Planned(kafka, written, "false")
+    right, asked = Topics.found, 0
+
+    def behind(topics: Topics, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
+        nonlocal asked
+        asked += 1
+        return right(topics, names, timeout) if asked % 3 == 0 else []
+
+    monkeypatch.setattr(Topics, "found", behind)
+    assert planned.read() == 20
 
 
 def test_a_topic_that_is_made_anew_while_a_task_reads_it_is_not_taken_for_the_old_one(

@@ -243,6 +243,36 @@ def test_a_partition_that_the_server_asked_does_not_know_yet_keeps_its_place(
     assert ranges(reader, behind, stream(folder).latestOffset(behind, ALL)) == [("events/1", 4, 5)]
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_topic_that_is_gone_is_asked_for_again_where_a_server_may_be_behind(
+    events: cordwood.sync.Client, folder: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
+) -> None:
+    reader = stream(folder, startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    right, asked = FolderLogs.topics, 0
+
+    def behind(logs: FolderLogs, wanted: Callable[[str], object]) -> list[Topic]:
+        nonlocal asked
+        asked += 1
+        return right(logs, wanted) if asked % 3 == 0 else []
+
+    monkeypatch.setattr(FolderLogs, "topics", behind)
+    monkeypatch.setattr(FolderLogs, "behind_seconds", 30.0)
+    assert reader.latestOffset(end, ALL) == end
+    assert ranges(reader, start, end) == [("events/0", 0, 10), ("events/1", 0, 4)]
+    asked = 0
+    reader.prepareForTriggerAvailableNow()
+    monkeypatch.setattr(FolderLogs, "topics", right)
+    assert reader.latestOffset(end, ALL) == end
+    monkeypatch.setattr(FolderLogs, "behind_seconds", 0.1)
+    events.delete_topic("events")
+    if made_anew:
+        events.create_topic("events", partitions=2)
+    with pytest.raises(NotFound, match="was deleted and made anew" if made_anew else "does not exist any more"):
+        stream(folder).latestOffset(end, ALL)
+
+
 def test_min_partitions_cuts_what_is_large(events: cordwood.sync.Client, folder: Path) -> None:
     reader = stream(folder, startingOffsets="earliest")
     start = reader.initialOffset()

@@ -27,6 +27,8 @@ _CLOSE_SECONDS = 30.0
 class FolderLogs:
     """The `Logs` of a folder."""
 
+    behind_seconds = 0.0
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._views: dict[tuple[str, int], View] = {}

@@ -3,6 +3,7 @@
 Each connects by itself, with the settings of the url and the `kafka.*` options, which Spark sends to them.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,10 +25,14 @@ TASK_OFFSETS = 250_000
 _DEFAULTS = {"isolation.level": "read_uncommitted"}
 _TIMEOUT_SECONDS = 30.0
 _WAIT_SECONDS = 0.1
+_LOOK_AGAIN_SECONDS = 0.05
 
 
 class KafkaLogs:
     """The `Logs` of a cluster. Connects when it is first asked something."""
+
+    behind_seconds = 3.0
+    """A server that was away, if only for a pause of its collector, answers before it has heard what is new."""
 
     def __init__(self, url: KafkaUrl) -> None:
         url = KafkaUrl(url.servers, {**_DEFAULTS, **url.config})
@@ -57,7 +62,7 @@ class KafkaLogs:
     def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
         cluster = self._cluster
         topic = [Topic(task.topic, task.topic_id, task.partition + 1)]
-        self._check_same(topic)
+        self._check_same(topic, self.behind_seconds)
         first = cluster.offsets.start(*task.log, _TIMEOUT_SECONDS)
         if task.start < first:
             raise Trimmed(f"{task.log} was trimmed before {first}, and offset {task.start} asked for", start=first)
@@ -67,7 +72,7 @@ class KafkaLogs:
                 if batch is not None:
                     yield batch, LOG_APPEND_TIME if cursor.broker_time else CREATE_TIME
         # The client goes on in a topic that was made anew meanwhile; in one that is gone there is no other to read.
-        self._check_same(topic, may_be_gone=True)
+        self._check_same(topic, self.behind_seconds, may_be_gone=True)
 
     def close(self) -> None:
         if self._connected is not None:
@@ -80,8 +85,21 @@ class KafkaLogs:
             self._connected = open_cluster(self._settings, _TIMEOUT_SECONDS)
         return self._connected
 
-    def _check_same(self, topics: Sequence[Topic], *, may_be_gone: bool = False) -> None:
-        """Afterwards: an id never comes back, so the topic that has it now is the one that was found before."""
+    def _check_same(self, topics: Sequence[Topic], patience: float = 0.0, *, may_be_gone: bool = False) -> None:
+        """Afterwards: an id never comes back, so the topic that has it now is the one that was found before.
+
+        What is not so is asked again for `patience` seconds.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return self._check_same_now(topics, may_be_gone)
+            except NotFound:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _check_same_now(self, topics: Sequence[Topic], may_be_gone: bool) -> None:
         wanted = {topic.name: topic.id for topic in topics}
         there: Mapping[str, str] = {name: id for name, id, _ in self._cluster.topics.found(wanted, _TIMEOUT_SECONDS)}
         for name, id in wanted.items():

@@ -64,6 +64,9 @@ class Logs(Protocol):
     also if there is another one of its name.
     """
 
+    behind_seconds: float
+    """For so long it may tell what was before: that a topic is gone, or is another one, is true if it is told again."""
+
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
         """The topics whose name is wanted, by name; a name that no topic has is no error."""
 

@@ -5,7 +5,8 @@ to it; after a crash it asks again, with the same two positions. So what `partit
 on what of it is still kept.
 """
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from .position import Position
 from .reading import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts
 from .share import shares
 
+_LOOK_AGAIN_SECONDS = 0.05
 _NOWHERE = {TOPIC_IDS: {}, BEGAN_AT: "nowhere"}
 """What no query comes to: also one without a topic has begun somewhere."""
 
@@ -61,10 +63,11 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._no_start is not None and start == self._initial:
             raise self._no_start
-        before, now = Position.of(start), look(self._logs(), selection(self._options))
+        before = Position.of(start)
+        now = self._look(selection(self._options), before)
         self._latest = _end(now)
         until = self._latest if self._final is None else _no_further(self._latest, _end(self._final))
-        until = _nothing_forgotten(before, until)
+        until = _nothing_forgotten(before, until, self._latest.ids)
         ranges = self._ranges(before, until, now)
         self._check_missing(now)
         if isinstance(limit, ReadMaxRows):
@@ -92,7 +95,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task for each log that has something new, unless `minPartitions` asks for more."""
         before, until = Position.before(start, end), Position.of(end)
-        ranges = self._ranges(before, until, look(self._logs(), until.ids.__contains__))
+        ranges = self._ranges(before, until, self._look(until.ids.__contains__, until))
         tasks = [
             Task(log.topic, until.ids[log.topic], log.partition, begin, stop, stop - begin)
             for log, (begin, stop) in ranges.items()
@@ -123,6 +126,16 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             self._opened = logs_at(self._options.url)
         return self._opened
+
+    def _look(self, wanted: Callable[[str], object], known: Position) -> Look:
+        """What is there now. That something known is not there is believed once it is told for a while."""
+        logs = self._logs()
+        deadline = time.monotonic() + logs.behind_seconds
+        while True:
+            now = look(logs, wanted)
+            if _all_known(now, wanted, known) or time.monotonic() >= deadline:
+                return now
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _ranges(self, before: Position, until: Position, now: Look) -> dict[LogName, Bounds]:
         """What is to be read of each log to get from one position to another; what is missing of it is a loss."""
@@ -176,6 +189,12 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._losses.report(NotFound(f"{text}; {GO_ON}"))
 
 
+def _all_known(now: Look, wanted: Callable[[str], object], known: Position) -> bool:
+    ids = _ids(now)
+    same = all(ids.get(name) == id for name, id in known.ids.items() if wanted(name))
+    return same and all(log in now.bounds for log in known.offsets if wanted(log.topic))
+
+
 def _ids(now: Look) -> Mapping[str, str]:
     return {topic.name: topic.id for topic in now.topics.values()}
 
@@ -184,14 +203,15 @@ def _end(now: Look) -> Position:
     return Position({log: stop for log, (_, stop) in now.bounds.items()}, _ids(now))
 
 
-def _nothing_forgotten(before: Position, until: Position) -> Position:
-    """The later position with every log of the earlier one, also if a server does not know a partition that was added.
+def _nothing_forgotten(before: Position, until: Position, ids: Mapping[str, str]) -> Position:
+    """The later position with every log of the earlier one whose topic is there, by the ids that there are.
 
-    A log that is left out would be taken for a new one when it is seen again, and be read from its first record on.
+    A server may not know a partition, or a topic, that was added. A log that is left out would be taken for a new one
+    when it is seen again, and be read from its first record on.
     """
-    same = {name for name, id in before.ids.items() if until.ids.get(name) == id}
+    same = {name: id for name, id in before.ids.items() if ids.get(name) == id}
     kept = {log: offset for log, offset in before.offsets.items() if log.topic in same}
-    return Position({**kept, **until.offsets}, until.ids)
+    return Position({**kept, **until.offsets}, {**same, **until.ids})
 
 
 def _no_further(latest: Position, final: Position) -> Position:
