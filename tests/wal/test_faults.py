@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable
+from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable, Wal
 from cordwood.wal.codec import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
 from tests.wal.history import History
-from tests.wal.inside import data_of
+from tests.wal.inside import data_of, writer_of
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -281,3 +281,61 @@ async def lose_all_but_the_count(cw: Client, region: Region) -> None:
     await region.clean()
     await region.close()
     await cw.delete_topic("metrics_meta_7")
+
+
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+async def test_writes_are_decided_also_when_the_task_is_cancelled_that_looks_for_them(
+    cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    """As whoever ends a loop does, with all its tasks: the region is closed behind that."""
+    engine = FaultyEngine(cw, 0, 0, ["lost"])
+    wal = Wal(engine, "metrics", timeout=30, read_only=False, opened=lambda region: None, codec=codec)
+    region = await wal.region(7)
+    looking: asyncio.Future[asyncio.Task[Any] | None] = asyncio.get_running_loop().create_future()
+
+    async def look(*arguments: Any, **settings: Any) -> None:
+        looking.set_result(asyncio.current_task())
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(region._data, "catch_up", look)
+        engine.logs[0].odds = 1
+        lost = asyncio.create_task(region.write(1, [b"a"]))
+        task = await looking
+        behind = asyncio.create_task(region.write(2, [b"b"]))
+        await asyncio.sleep(0)
+        assert task is not None
+        task.cancel()
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(lost, behind, return_exceptions=True)
+    assert [getattr(error, "outcome", None) for error in outcomes] == ["unknown", "not_written"]
+    engine.be_well()
+    async with asyncio.timeout(10):
+        assert await region.write(3, [b"c"]) == range(1, 2)
+        await region.close()
+
+
+async def test_writes_are_decided_also_when_the_task_that_looks_for_them_never_begins(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FaultyEngine(cw, 0, 0, ["lost"])
+    region = await engine.wal("metrics").region(7)
+    writer = writer_of(region)
+    resolve_soon = writer._resolve_soon
+
+    def cancelled_at_once() -> None:
+        resolve_soon()
+        assert writer._resolving is not None
+        writer._resolving.cancel()
+
+    with monkeypatch.context() as ending:
+        ending.setattr(writer, "_resolve_soon", cancelled_at_once)
+        engine.logs[0].odds = 1
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable) as lost:
+                await region.write(1, [b"a"])
+    assert lost.value.outcome == "unknown"
+    engine.be_well()
+    async with asyncio.timeout(10):
+        assert await region.write(1, [b"b"]) == range(2, 3)
+        await region.close()

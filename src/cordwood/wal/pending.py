@@ -107,7 +107,7 @@ class PendingWrites:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _why_not_found(self, error: Exception) -> CordwoodError:
+    def _why_not_found(self, error: BaseException) -> CordwoodError:
         """Why it could not be found out what became of an append."""
         where = f"region {self._data.region} in {self._data.log.name}"
         found: CordwoodError
@@ -126,6 +126,11 @@ class PendingWrites:
             found = Unavailable(f"{where}: finding out what of a failed append is in the log failed: {error!r}")
         found.__cause__ = error
         return found
+
+
+def why_broken_off(task: asyncio.Task[None]) -> BaseException | None:
+    """What ended a task that is done before it was at its end: whoever cancels all tasks of a loop cancels it, too."""
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
 def with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:

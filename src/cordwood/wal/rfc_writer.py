@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.errors import CordwoodError, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch, Buffer
-from cordwood.wal.pending import PendingWrites, with_outcome
+from cordwood.wal.pending import PendingWrites, why_broken_off, with_outcome
 from cordwood.wal.plain_codec import LogKey
 from cordwood.wal.plain_log import PlainLog
 from cordwood.wal.rfc_codec import KEY_BYTES, encode_key, encode_value
@@ -125,7 +125,19 @@ class RfcWriter(PendingWrites):
         if not self._irregular():
             self._send()
         elif not self._appends:
-            self._resolving = self._loop.create_task(self._resolve())
+            writes = [*self._odd, *self._arrived.values()]
+            self._odd.clear()
+            self._arrived.clear()
+            self._resolving = self._loop.create_task(self._resolve(writes))
+            self._resolving.add_done_callback(lambda done: self._resolved(writes, done))
+
+    def _resolved(self, writes: list[RfcWrite], task: asyncio.Task[None]) -> None:
+        # Not in the task: one that is cancelled before its first step does nothing.
+        self._resolving = None
+        if (broken_off := why_broken_off(task)) is not None:
+            self._give_up(writes, self._why_not_found(broken_off))
+        self._wake()
+        self._send()
 
     def _ack(self) -> None:
         """Tell the callers of what has come back, in the order of the log, up to the first gap: what lies in one may be
@@ -136,11 +148,8 @@ class RfcWriter(PendingWrites):
             self._data.grew(write.count, write.size)
             self._done(write)
 
-    async def _resolve(self) -> None:
+    async def _resolve(self, writes: list[RfcWrite]) -> None:
         """Find out what of the open writes is in the log, and whether it has records of another writer."""
-        writes = [*self._odd, *self._arrived.values()]
-        self._odd.clear()
-        self._arrived.clear()
         try:
             async with asyncio.timeout(self._timeout / 2):
                 await self._look_for(writes)
@@ -148,10 +157,6 @@ class RfcWriter(PendingWrites):
                 self._decide(write)
         except Exception as error:
             self._give_up(writes, self._why_not_found(error))
-        finally:
-            self._resolving = None
-            self._wake()
-        self._send()
 
     async def _look_for(self, writes: list[RfcWrite]) -> None:
         """Read what is not applied yet; `Fenced` if a record in it is none of ours."""

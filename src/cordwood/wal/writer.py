@@ -15,7 +15,7 @@ from cordwood.errors import CordwoodError, Corrupt, Fenced, TooLarge, Unavailabl
 from cordwood.records import Batch
 from cordwood.wal.codec import HEADER_BYTES, WriteRecord, encode_payloads, encode_write, record_bytes
 from cordwood.wal.data_log import DataLog
-from cordwood.wal.pending import PendingWrites, with_outcome
+from cordwood.wal.pending import PendingWrites, why_broken_off, with_outcome
 
 BATCHES_IN_FLIGHT_MAX: Final = 4
 BATCH_BYTES_MAX: Final = 1024 * 1024
@@ -216,12 +216,22 @@ class Writer(PendingWrites):
 
     def _resolve_soon(self) -> None:
         if self._resolving is None:
-            self._resolving = self._loop.create_task(self._resolve())
+            open_writes = {(w.owner, w.logs): w for group in self._groups for w in group.writes}
+            self._groups.clear()
+            self._resolving = self._loop.create_task(self._resolve(open_writes))
+            self._resolving.add_done_callback(lambda done: self._resolved(open_writes, done))
 
-    async def _resolve(self) -> None:
+    def _resolved(self, open_writes: dict[tuple[int, int], Write], task: asyncio.Task[None]) -> None:
+        # Not in the task: one that is cancelled before its first step does nothing, and an eager one may be done before
+        # it is known here.
+        self._resolving = None
+        if (broken_off := why_broken_off(task)) is not None:
+            self._give_up(list(open_writes.values()), self._why_not_found(broken_off))
+        self._wake()
+        self._flush()
+
+    async def _resolve(self, open_writes: dict[tuple[int, int], Write]) -> None:
         """R11: find out what of the open writes is in the log; write the rest again, where nothing can come twice."""
-        open_writes = {(w.owner, w.logs): w for group in self._groups for w in group.writes}
-        self._groups.clear()
 
         def found(offset: int, record: WriteRecord) -> None:
             write = open_writes.pop((record.owner, record.logs), None)
@@ -243,10 +253,6 @@ class Writer(PendingWrites):
             self._queue.extendleft(reversed(again))
         except Exception as error:
             self._give_up(list(open_writes.values()), self._why_not_found(error))
-        finally:
-            self._resolving = None
-            self._wake()
-        self._flush()
 
     def _may_try_again(self, write: Write) -> bool:
         """After a renewal: it is not in the log, and never will be."""
