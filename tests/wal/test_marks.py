@@ -138,6 +138,31 @@ async def test_a_mark_that_nobody_waits_for_any_more_takes_no_other_with_it(cw: 
     assert await numbers(region) == {42: [8, 9], 43: [*range(5, 10)]}
 
 
+@pytest.mark.parametrize("turns", [0, 3])  # before it has begun, and while it appends
+@pytest.mark.parametrize("codec", ["cordwood", "rfc"])
+async def test_marks_whose_task_is_cancelled_fail_and_later_ones_do_not(cw: Client, codec: str, turns: int) -> None:
+    """As whoever ends a loop does, with all its tasks: the region is closed behind that."""
+    region = await cw.wal("metrics", codec=codec).region(7)
+    await region.write_many({42: [b"a"], 43: [b"b"]})
+    waiting = [asyncio.create_task(region.mark_deleted(42, through=1))]
+    if codec == "cordwood":
+        waiting.append(asyncio.create_task(region.snapshot()))
+    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    waiting.append(asyncio.create_task(region.mark_deleted(43, through=1)))
+    (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "cordwood-keeper")
+    asyncio.get_running_loop().call_soon(task.cancel)  # when the last one waits, too
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in ended] == [Unavailable] * len(waiting)
+    assert [getattr(error, "outcome", None) for error in ended] == ["unknown"] * len(waiting)
+    async with asyncio.timeout(10):
+        await region.mark_deleted(42, through=1)
+        await region.close()
+    assert await numbers(await cw.wal("metrics", codec=codec).region(7)) in ({43: [1]}, {})
+
+
 async def test_who_may_only_read_or_is_closed_marks_nothing(cw: Client) -> None:
     region = await filled(cw)
     await region.close()

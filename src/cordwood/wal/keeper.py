@@ -17,6 +17,7 @@ from cordwood.wal.marks import Mark, fail, failure, in_time
 from cordwood.wal.meta_codec import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.meta_log import MetaLog
 from cordwood.wal.opened import Snapshotted
+from cordwood.wal.pending import why_broken_off
 from cordwood.wal.snapshot import snapshot_of
 from cordwood.wal.writer import Writer
 
@@ -96,7 +97,7 @@ class Keeper:
             self._due = True
             self._run_soon()
         if self._task is not None:
-            await asyncio.shield(self._task)
+            await asyncio.wait([self._task])
 
     def _look_whether_due(self) -> None:
         state = self._data.state
@@ -110,19 +111,29 @@ class Keeper:
             self._run_soon()
 
     def _run_soon(self) -> None:
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._run(), name="cordwood-keeper")
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Fail who waits for a task that was broken off, as by whoever cancels all tasks of a loop."""
+        broken_off = why_broken_off(task)
+        if broken_off is not None and self._task is task:  # else another one has begun, which sees to them
+            marks, self._marks = self._marks, []
+            snapshots, self._snapshots = self._snapshots, []
+            self.failure = error = failure(self._meta.log, broken_off)
+            for mark in marks:
+                fail(mark.future, error)
+            for future in snapshots:
+                fail(future, error)
 
     async def _run(self) -> None:
-        try:
-            while self._marks or self._snapshots or self._due:
-                if self._marks:
-                    await self._append_marks()
-                # By turns: while marks are appended others come, and a snapshot would wait for ever.
-                if self._snapshots or self._due:
-                    await self._append_snapshot()
-        finally:
-            self._task = None
+        while self._marks or self._snapshots or self._due:
+            if self._marks:
+                await self._append_marks()
+            # By turns: while marks are appended others come, and a snapshot would wait for ever.
+            if self._snapshots or self._due:
+                await self._append_snapshot()
 
     async def _append_marks(self) -> None:
         marks, self._marks = self._marks[: self._marks_max], self._marks[self._marks_max :]
@@ -130,10 +141,12 @@ class Keeper:
         try:
             self.check_owner()
             await self._append(Marks(self._data.owner, *columns))
-        except Exception as failed:
+        except BaseException as failed:
             error = failure(self._meta.log, failed)
             for mark in marks:
                 fail(mark.future, error)
+            if not isinstance(failed, Exception):
+                raise
             return
         state = self._data.state
         for mark in marks:
@@ -150,11 +163,13 @@ class Keeper:
         self._due = False
         try:
             done = await self._snapshot()
-        except Exception as failed:
+        except BaseException as failed:
             self.failure = error = failure(self._meta.log, failed)
             self._not_before = self._loop.time() + RETRY_SECONDS
             for future in waiting:
                 fail(future, error)
+            if not isinstance(failed, Exception):
+                raise
             if not waiting and not isinstance(error, Fenced):
                 _LOGGER.warning("region %d in %s: a snapshot failed: %s", self._data.region, self._meta.log.name, error)
             return

@@ -41,7 +41,7 @@ def fail(future: asyncio.Future[T], error: CordwoodError) -> None:
         future.set_exception(own)
 
 
-def failure(log: Log, error: Exception) -> CordwoodError:
+def failure(log: Log, error: BaseException) -> CordwoodError:
     """What a failed append to a meta log is told as."""
     if isinstance(error, CordwoodError):
         return error

@@ -17,6 +17,7 @@ from cordwood.records import Batch
 from cordwood.wal.applied import keys_of, values_of
 from cordwood.wal.marks import Mark, fail, failure, in_time
 from cordwood.wal.opened import Snapshotted
+from cordwood.wal.pending import why_broken_off
 from cordwood.wal.plain_log import PlainLog, PlainMeta
 from cordwood.wal.rfc_codec import ALL_MARKS, encode_mark
 from cordwood.wal.rfc_writer import BATCH_SLACK_BYTES, RECORD_SLACK_BYTES, RfcWriter
@@ -68,8 +69,9 @@ class RfcKeeper:
         self.check_owner()
         mark = Mark(table, through, dropped, self._loop.create_future())
         self._marks.append(mark)
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._run(), name="cordwood-keeper")
+            self._task.add_done_callback(self._ended)
         await in_time(self._data.region, mark.future, timeout, f"a mark of table {table}")
 
     async def snapshot(self, timeout: float | None) -> Snapshotted:
@@ -85,17 +87,23 @@ class RfcKeeper:
 
     async def close(self) -> None:
         if self._task is not None and asyncio.get_running_loop() is self._loop:
-            await asyncio.shield(self._task)
+            await asyncio.wait([self._task])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Fail who waits for a task that was broken off, as by whoever cancels all tasks of a loop."""
+        broken_off = why_broken_off(task)
+        if broken_off is not None and self._task is task:  # else another one has begun, which sees to them
+            marks, self._marks = self._marks, []
+            error = failure(self._log, broken_off)
+            for mark in marks:
+                fail(mark.future, error)
 
     async def _run(self) -> None:
-        try:
-            while self._marks:
-                await self._append_marks()
-                needed = len(self._data.state.deleted)
-                if needed and self._records > 2 * needed + NEEDLESS_MAX and self._loop.time() >= self._not_before:
-                    await self._append_all()
-        finally:
-            self._task = None
+        while self._marks:
+            await self._append_marks()
+            needed = len(self._data.state.deleted)
+            if needed and self._records > 2 * needed + NEEDLESS_MAX and self._loop.time() >= self._not_before:
+                await self._append_all()
 
     async def _append_marks(self) -> None:
         marks, self._marks = self._marks[: self._marks_max], self._marks[self._marks_max :]
@@ -103,12 +111,14 @@ class RfcKeeper:
         try:
             self.check_owner()
             await self._append(records)
-        except Exception as failed:
+        except BaseException as failed:
             error = failure(self._log, failed)
             if error.outcome != "not_written":
                 self._remember(records)
             for mark in marks:
                 fail(mark.future, error)
+            if not isinstance(failed, Exception):
+                raise
             return
         for mark in marks:
             self._data.state.mark(mark.table, mark.through)
