@@ -1,6 +1,7 @@
 """Cleaning: snapshot, decide, sync the snapshot, trim; in the background, by size, and against a log that refuses."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -546,6 +547,20 @@ async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
     await old._owning.rounds._task  # it ends by itself
     await new.close()
     assert isinstance((await meta_records(cw))[-1], SnapshotPart)
+
+
+async def test_a_region_that_nobody_has_any_more_is_closed_with_its_connection(url: str) -> None:
+    async with cordwood.connect(url) as cw:
+
+        async def use() -> None:
+            region = await cw.wal("metrics").region(7)
+            await region.write(42, [b"a"])
+
+        await use()
+        gc.collect()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
+    async with cordwood.connect(url) as cw:
+        assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
 
 
 async def test_what_cannot_be_a_setting_is_refused(cw: Client) -> None:

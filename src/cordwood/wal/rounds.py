@@ -22,7 +22,10 @@ _LOGGER = logging.getLogger("cordwood")
 class Rounds:
     """A task of one region: it cleans, and where the region is too large asks for tables to be flushed."""
 
-    def __init__(self, cleaner: Cleaner, name: str, every: float, bytes_max: int, flush: Flush | None) -> None:
+    def __init__(
+        self, cleaner: Cleaner, name: str, every: float, bytes_max: int, flush: Flush | None, region: object
+    ) -> None:
+        """The task keeps `region` alive, though nobody else has it any more: what closes that ends the task."""
         self.failure: CordwoodError | None = None
         """What `flush` raised when it was asked last; None: nothing, or there is nothing to ask for any more."""
         self._cleaner = cleaner
@@ -30,6 +33,7 @@ class Rounds:
         self._every = every
         self._bytes_max = bytes_max
         self._flush = flush
+        self._region = region
         self._warned_of: list[int] = []
         self._closed = False
         self._asking = False

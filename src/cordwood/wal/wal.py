@@ -190,7 +190,7 @@ class Wal:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
             name = f"region {region.id} in {opened.data.log.name}"
-            owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush)
+            owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush, region)
         return region
 
     @property
