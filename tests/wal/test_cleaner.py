@@ -8,11 +8,22 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Client, CordwoodError, Fenced, InvalidInput, Region, TableLogs, Timeout, Trimmed, Unavailable
+from cordwood import (
+    Client,
+    CordwoodError,
+    Corrupt,
+    Fenced,
+    InvalidInput,
+    Region,
+    TableLogs,
+    Timeout,
+    Trimmed,
+    Unavailable,
+)
 from cordwood.wal.meta_codec import SnapshotPart
 from cordwood.wal.rounds import Rounds
 from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FaultyEngine, FaultyLog
+from tests.wal.faulty import FaultyEngine, FaultyLog, lose_end
 from tests.wal.test_snapshots import meta_records, snapshots
 
 
@@ -547,6 +558,20 @@ async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
     await old._owning.rounds._task  # it ends by itself
     await new.close()
     assert isinstance((await meta_records(cw))[-1], SnapshotPart)
+
+
+async def test_a_broken_region_is_not_cleaned_any_more(cw: Client) -> None:
+    wal = cw.wal("metrics", clean_every=0.01)
+    old = await wal.region(7)
+    await old.write_many({42: [b"a"], 43: [b"b"]})
+    await lose_end(cw, "metrics_data_7", 2)
+    with pytest.raises(Corrupt):
+        await old.write(42, [b"b"])
+    assert await wal.region(7) is not old
+    assert old._owning is not None
+    assert old._owning.rounds is not None
+    async with asyncio.timeout(10):
+        await old._owning.rounds._task  # it ends by itself: the log's close knows the new one
 
 
 async def test_a_region_that_nobody_has_any_more_is_closed_with_its_connection(url: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Fenced, InvalidInput, Timeout, Unavailable
 from cordwood.wal.applied import AppliedLog
 from cordwood.wal.opened import RegionKeeper
 
@@ -28,6 +28,11 @@ class Cleaner:
         self._data = data
         self._keeper = keeper
         self._turn = asyncio.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Whether every later clean fails: another owner has the region, or it is broken. Its next write says so."""
+        return isinstance(self.failure, Fenced) or self._data.broken is not None
 
     async def clean(self, timeout: float | None = None) -> None:
         """Trim what no table needs. There may be nothing to do."""

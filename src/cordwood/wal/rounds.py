@@ -56,7 +56,7 @@ class Rounds:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while not self._closed and not isinstance(self._cleaner.failure, Fenced):  # its next write says so
+        while not self._closed and not self._cleaner.over:
             await asyncio.sleep(self._every)
             try:
                 await self._round()
