@@ -20,8 +20,8 @@ async def on_a_thread(threads: Executor, function: Callable[P, T], *args: P.args
 def guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it; what a loop cannot carry comes as a RuntimeError.
 
-    SystemExit and its like would end the loop, which is that of all connections. A future refuses StopIteration, and
-    whoever awaits it would wait for ever.
+    SystemExit and its like would go through the loop, which is that of all connections. A future refuses StopIteration,
+    and whoever awaits it would wait for ever.
 
     >>> guarded(next, iter(()))
     Traceback (most recent call last):

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 from cordwood.errors import CordwoodError, Unavailable
@@ -101,8 +102,13 @@ class Portal:
     def _run(self) -> None:
         # Not asyncio's Runner: it starts a thread to wait for the loop's own ones, which a program that ends may not do
         # (since Python 3.12). They have ended by then: `concurrent.futures` waits for them before `atexit` is called.
+        stopped = self._loop.create_task(self._until_stopped())
         try:
-            self._loop.run_until_complete(self._until_stopped())
+            while not stopped.done():
+                # What asyncio lets through ends no more than the call that raised it, whose caller gets it: in a loop
+                # that ended, everybody else's calls would wait for ever.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_until_complete(stopped)
         finally:
             self._loop.close()
 

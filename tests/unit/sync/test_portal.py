@@ -3,7 +3,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -61,6 +61,30 @@ def test_an_interrupt_in_the_caller_cancels_the_call() -> None:
         portal().call(wait)
     assert ended.wait(10)
     assert portal().call(thread)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_asyncio_lets_through_ends_its_call_and_no_other(kind: type[BaseException]) -> None:
+    through = Portal()
+    begun = threading.Event()
+    go_on: Future[None] = Future()
+
+    async def wait() -> int:
+        begun.set()
+        await asyncio.wrap_future(go_on)
+        return threading.get_ident()
+
+    async def leave() -> None:
+        raise kind
+
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(through.call, wait)
+        assert begun.wait(10)
+        with pytest.raises(kind):
+            threads.submit(through.call, leave).result(10)
+        go_on.set_result(None)
+        assert waiting.result(10) == through.call(thread)
+    through.stop()
 
 
 def test_a_call_from_the_portals_own_thread_is_refused() -> None:
