@@ -103,22 +103,29 @@ class Crossing(Generic[T]):
             try:
                 return ready.popleft()
             except IndexError:
-                raise StopIteration from None
+                error, self._ahead.error = self._ahead.error, None
+            if error is None:
+                raise StopIteration
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame: a cycle
 
 
 class _ReadAhead(Generic[T]):
     """The side of a reader that lives on the loop: takes what is at hand, up to a chunk, while the caller
     works.
 
-    The caller takes from `ready` and asks for more when that is empty. Nothing is handed over as the result
-    of a call, so a call that is interrupted loses no batch.
+    The caller takes from `ready` and asks for more when that is empty; if it still is, `error` says why, or this
+    is the end. Nothing is handed over as the result of a call, so a call that is interrupted loses no batch, and
+    no error: a reader may tell it once and go on behind it.
     """
 
     def __init__(self, reader: AsyncReader[T]) -> None:
         self.ready: deque[T] = deque()
         self._reader = reader
         self._ended = False
-        self._error: Exception | None = None
+        self.error: Exception | None = None
         self._news = asyncio.Event()
         self._pulling: asyncio.Task[None] | None = None
 
@@ -127,10 +134,7 @@ class _ReadAhead(Generic[T]):
 
         An error comes after the batches before it.
         """
-        while not self.ready and not self._ended:
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
+        while not self.ready and not self._ended and self.error is None:
             if self._pulling is None:
                 self._pulling = asyncio.create_task(self._pull(), name="cordwood-sync-reader")
             self._news.clear()
@@ -140,6 +144,7 @@ class _ReadAhead(Generic[T]):
         """Close the reader, which ends a pull that waits in it, and forget what was not taken."""
         self._ended = True
         self.ready.clear()
+        self.error = None
         await self._reader.close()
 
     async def _pull(self) -> None:
@@ -157,7 +162,8 @@ class _ReadAhead(Generic[T]):
         except StopAsyncIteration:
             self._ended = True
         except Exception as error:
-            self._error = error
+            if not self._ended:
+                self.error = error
         finally:
             self._pulling = None
             self._news.set()

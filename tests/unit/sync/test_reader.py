@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import pytest
@@ -154,6 +155,26 @@ def test_an_interrupted_wait_loses_no_batch() -> None:
         script.put(batch_at(offset))
         assert offsets([next(reader)]) == [offset]
     reader.close()
+
+
+def test_an_interrupted_wait_loses_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    through = portal()
+    call = through.call
+
+    def interrupted(function: Callable[..., T]) -> T:
+        with suppress(Trimmed):
+            call(function)  # type: ignore[arg-type]  # passed on as it came
+        raise KeyboardInterrupt
+
+    reader = sync.Reader(Script(Trimmed("gone", start=9), batch_at(9), None), through)
+    with monkeypatch.context() as patched:
+        # The interrupt comes when the loop is done with the call, and before its caller is.
+        patched.setattr(through, "call", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(reader)
+    with pytest.raises(Trimmed):
+        next(reader)
+    assert offsets(list(reader)) == [9]
 
 
 def test_threads_that_share_a_reader_get_each_batch_once() -> None:
