@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from cordwood import Batch, Client, Log, Timeout, Trimmed
+from cordwood import Batch, Client, Log, NotFound, Timeout, Trimmed
 from cordwood.log.kafka.cluster import SharedCluster
 from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
+from cordwood.log.kafka.offsets import Offsets
 from cordwood.testing.kafka import Broker
 from tests.kafka import bare
 
@@ -202,6 +203,20 @@ async def test_a_follower_whose_client_stands_still_at_the_end_gets_what_comes(l
         while cursor._end < 10:
             cursor.read(None, 0.1)
         stand_still(cursor)
+        await log.append(Batch.of([b"ten"]))
+        assert read_on(cursor, 11) == [10]
+
+
+async def test_a_broker_that_has_not_heard_of_a_topic_ends_no_read_of_it(
+    monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster
+) -> None:
+    def unheard(*_: object) -> str:
+        raise NotFound("no such topic")
+
+    monkeypatch.setattr(Offsets, "topic_id", unheard)
+    with closing(cursor_at(ten, log, 4, follow=True)) as cursor:
+        assert read_on(cursor, 10) == [4, 5, 6, 7, 8, 9]
+        assert cursor.read(None, 0.1) is None
         await log.append(Batch.of([b"ten"]))
         assert read_on(cursor, 11) == [10]
 

@@ -278,11 +278,14 @@ class Cursor:
         """After what was read: an id never comes back, so that all of it is of the topic that has the id now."""
         try:
             found = self._offsets.topic_id(self._topic, self._settings.timeout)
-            if self._topic_id not in (None, found):
-                raise NotFound(f"{self._what}: the topic was deleted and made anew: read the new one from its start")
+        except NotFound:
+            return  # by a broker that has not heard of it yet; of one that is gone nothing can be read
         except CordwoodError:
             self._sound = False
             raise
+        if self._topic_id not in (None, found):
+            self._sound = False
+            raise NotFound(f"{self._what}: the topic was deleted and made anew: read the new one from its start")
         self._topic_id = found
 
     def _trimmed(self, wanted: int, start: int) -> Trimmed:
