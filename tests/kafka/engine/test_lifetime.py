@@ -118,6 +118,25 @@ async def test_a_reader_that_is_left_lets_its_client_go(cw: Client, log: Log) ->
     await until(lambda: not reading)
 
 
+async def test_a_read_that_gets_no_thread_says_so_and_may_be_tried_again(
+    kafka: Broker, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append(Batch.of([b"x"]))
+
+    def none(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with cordwood.connect(f"{kafka.url}?client.id=threads") as cw:
+        left = cw.log(log.topic).read()
+        reader = cw.log(log.topic).read()
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", none)
+            for each in (left, reader):
+                with pytest.raises(Unavailable, match="can't start new thread"):
+                    await anext(each)
+        assert list((await asyncio.wait_for(anext(reader), 30)).values) == [b"x"]
+
+
 class Collecting(deque[Any]):
     """Whoever makes something may have to collect garbage first."""
 

@@ -169,7 +169,8 @@ class SharedCluster:
         # A reader ends with its step, within a moment; one that asks a broker that hangs, in its own time.
         deadline = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
         for thread in list(self.reading):
-            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():  # not one that is about to be started, which finds that nobody wants it
+                thread.join(max(0.0, deadline - time.monotonic()))
         self.consumers.close()
         self.executor.shutdown(wait=False)
         _open.discard(self)

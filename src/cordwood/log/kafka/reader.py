@@ -109,9 +109,14 @@ class _Ahead:
     def start(self) -> None:
         with self._lock:
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="cordwood-kafka-read", daemon=True)
-                self._threads.add(self._thread)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="cordwood-kafka-read", daemon=True)
+                self._threads.add(thread)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    self._threads.discard(thread)
+                    raise Unavailable(f"a read needs a thread of its own, and none can be had: {error}") from error
+                self._thread = thread
 
     def take(self, wanted: Wanted) -> "StoredBatch | BaseException | Wanted | None":
         """The next batch, the error that ended it, or None at the end; `wanted` if it is to be waited for."""
