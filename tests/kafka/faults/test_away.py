@@ -150,6 +150,18 @@ async def test_many_reads_that_begin_while_the_server_is_silent_are_told_in_the_
             await asyncio.gather(*(fails(lambda: anext(log.read())) for _ in range(100)))
 
 
+async def test_a_read_is_told_in_its_time_though_calls_before_it_have_more(broker: Broker, topic: str) -> None:
+    async with cordwood.connect(broker.url, timeout=2) as cw:
+        await cw.create_topic(topic, timeout=SOON)
+        broker.pause()
+        calls = [asyncio.ensure_future(cw.topics(timeout=60)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await fails(lambda: anext(cw.log(topic).read()))
+        broker.resume()
+        await asyncio.gather(*calls)
+
+
 async def test_an_append_that_has_no_time_left_after_a_read_before_it_is_not_sent(broker: Broker, topic: str) -> None:
     async with cordwood.connect(broker.url, timeout=SOON) as cw:
         await cw.create_topic(topic)

@@ -149,7 +149,7 @@ class KafkaLog(Log):
         """On a reader's thread; None: the end."""
         cluster = self._cluster
         follow = bounds is None
-        first, end = cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else bounds.result()
+        first, end = cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._found(bounds)
         start = first if start is None else start
         if start < first:
             raise Trimmed(
@@ -172,6 +172,17 @@ class KafkaLog(Log):
             yield None
         finally:
             cursor.close()
+
+    def _found(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
+        """In the connection's time, which also goes by while the look waits for calls that have more of it."""
+        try:
+            return bounds.result(self._timeout)
+        except TimeoutError as error:
+            if isinstance(error, CordwoodError):
+                raise
+            raise Timeout(
+                f"{self.name}: where the log ends was not found within {self._timeout} s: try again"
+            ) from error
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else checked_timeout(timeout)
