@@ -6,6 +6,8 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from cordwood.errors import Unavailable
+
 T = TypeVar("T")
 
 _Call = tuple["Future[Any]", Callable[[], Any]]
@@ -32,12 +34,21 @@ class DaemonThreads(Executor):
         with self._lock:
             if self._shut:
                 raise RuntimeError("no calls are taken after shutdown")
+            if self._open >= self._threads < self._threads_max:
+                self._start_one()
             self._calls.put((future, lambda: function(*args, **options)))
             self._open += 1
-            if self._open > self._threads < self._threads_max:
-                self._threads += 1
-                threading.Thread(target=self._run, name=f"{self._name}_{self._threads}", daemon=True).start()
         return future
+
+    def _start_one(self) -> None:
+        name = f"{self._name}_{self._threads + 1}"
+        try:
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except RuntimeError as error:
+            if not self._threads:  # else those that there are come to it
+                raise Unavailable(f"a call needs a thread, and none can be had: {error}") from error
+            return
+        self._threads += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; each thread ends once those that were taken are done. It is never waited for."""

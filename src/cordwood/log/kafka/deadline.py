@@ -55,7 +55,7 @@ def answer(what: str, asked: "Future[T]", seconds: float) -> T:
     try:
         return asked.result(seconds + FORGOTTEN_SECONDS)
     except TimeoutError:
-        if asked.done():
-            raise
+        if asked.done():  # its own error, or it has just ended
+            return asked.result()
         _LOGGER.warning("%s: the client has not ended a request of %g s: asking again", what, seconds)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
