@@ -138,3 +138,14 @@ async def test_a_read_that_fails_is_no_concern_of_an_append_beside_it(
     del reader
     gc.collect()
     assert caplog.records == []
+
+
+def test_an_answer_that_comes_as_its_time_is_over_is_one() -> None:
+    class JustInTime(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            if timeout is None:
+                return super().result()
+            self.set_result(5)
+            raise TimeoutError
+
+    assert deadline.answer("t/0: bounds", JustInTime(), 1) == 5
