@@ -283,6 +283,30 @@ async def test_after_an_append_that_failed_every_ack_is_there_and_no_number_is_u
     assert set(found) - set(acked) <= ({2} if not known else set())
 
 
+@pytest.mark.parametrize("engine", ["embedded"])  # the time is short
+async def test_writes_that_wait_behind_failing_ones_fail_when_their_time_is_over(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = FaultyEngine(cw, 0, 0)
+    region = await Wal(
+        faulty, "metrics", codec="rfc", timeout=1, read_only=False, opened=lambda region: None, clean_every=None
+    ).region(7)
+
+    async def unanswered(batch: Batch, *, timeout: float) -> Sequence[int]:
+        await asyncio.sleep(timeout)
+        raise Timeout("no answer", outcome="unknown")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(faulty.logs[0], "append", unanswered)
+        tables = [*[42] * 30, *range(100, 200)]  # behind each other, and more than are under way at once
+        async with asyncio.timeout(8):
+            failed = await asyncio.gather(*(region.write(table, [b"a"]) for table in tables), return_exceptions=True)
+    assert {type(error) for error in failed} == {Timeout}
+    assert getattr(failed[29], "outcome", None) == getattr(failed[-1], "outcome", None) == "not_written"
+    assert await region.write(42, [b"b"]) == range(31, 32)
+    await region.close()
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_goes_wrong_with_appends_what_was_acked_is_there(cw: Client, seed: int) -> None:
     engine = FaultyEngine(cw, seed, 0.2, FAULTS)

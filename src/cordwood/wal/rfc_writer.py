@@ -29,9 +29,12 @@ RECORD_SLACK_BYTES: Final = 64
 class RfcWrite:
     """One write on its way."""
 
-    __slots__ = ("batch", "count", "error", "first", "found", "future", "keys", "offsets", "size", "table")
+    __slots__ = ("batch", "count", "error", "first", "found", "future", "keys", "offsets", "since", "size", "table")
 
-    def __init__(self, keys: list[LogKey], values: list[bytes], size: int, future: asyncio.Future[range]) -> None:
+    def __init__(
+        self, keys: list[LogKey], values: list[bytes], size: int, future: asyncio.Future[range], since: float
+    ) -> None:
+        self.since = since
         self.table = keys[0].table
         self.first = keys[0].sequence
         self.count = len(keys)
@@ -80,7 +83,7 @@ class RfcWriter(PendingWrites):
         # R17: by numbers that are given out, not by those that are acked: a write under way is not deleted by this one.
         is_start = first == self._data.state.deleted.get(table, 0) + 1
         keys = [LogKey(table, first + place, is_start and not place) for place in range(count)]
-        write = RfcWrite(keys, column, _size_of(column), self._loop.create_future())
+        write = RfcWrite(keys, column, _size_of(column), self._loop.create_future(), self._loop.time())
         self._pending_bytes += write.size
         if table in self._behind:
             self._behind[table].append(write)
@@ -153,8 +156,9 @@ class RfcWriter(PendingWrites):
         try:
             async with asyncio.timeout(self._timeout / 2):
                 await self._look_for(writes)
-            for write in writes:
-                self._decide(write)
+            failed = [error for write in writes if (error := self._decide(write)) is not None]
+            if failed:
+                self._fail_late_ones(failed[0])
         except Exception as error:
             self._give_up(writes, self._why_not_found(error))
 
@@ -182,15 +186,31 @@ class RfcWriter(PendingWrites):
                 f"{self._data.log.name} can be read up to {self._data.state.next_offset}, though {last} was appended"
             )
 
-    def _decide(self, write: RfcWrite) -> None:
+    def _decide(self, write: RfcWrite) -> CordwoodError | None:
+        """Tell its caller; why it failed, if it did."""
         if len(write.found) == write.count:
             self._done(write)
-            return
+            return None
         error = write.error or Unavailable(f"region {self._data.region}: a write of table {write.table} is not there")
         refused = error.outcome == "not_written" and not write.found
         if not refused:
             self._remember(write)
         self._done(write, with_outcome(error, "not_written" if refused else "unknown"))
+        return error
+
+    def _fail_late_ones(self, error: CordwoodError) -> None:
+        """Where appends fail, each of many writes would wait until all those before it have, one after the other."""
+        waiting, in_time = self._queue, deque[RfcWrite]()
+        self._queue = deque()
+        while waiting:
+            write = waiting.popleft()
+            if self._loop.time() < write.since + self._timeout:
+                in_time.append(write)
+                continue
+            self._done(write, with_outcome(error, "not_written"))
+            waiting.extend(self._queue)  # the next one of its table
+            self._queue.clear()
+        self._queue = in_time
 
     def _give_up(self, writes: list[RfcWrite], error: CordwoodError) -> None:
         if isinstance(error, Fenced):
