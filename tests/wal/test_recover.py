@@ -317,6 +317,32 @@ async def test_what_ends_the_recovery_does_so_also_while_the_end_of_the_log_is_w
         await recovering
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2])  # before they begin, and while they wait for the first batch
+async def test_a_recovery_whose_tasks_are_cancelled_ends(cw: Client, turns: int) -> None:
+    """Somebody ends all tasks of the loop but the one that waits here."""
+    region = await filled(cw)
+
+    async def apply(table: int, logs: TableLogs) -> None:
+        await asyncio.sleep(0)
+
+    workers: list[asyncio.Task[None]] = []
+    before = asyncio.all_tasks()
+    recovering = asyncio.create_task(region.recover(apply, concurrency=4))
+    async with asyncio.timeout(10):
+        while not workers:
+            await asyncio.sleep(0)
+            workers = [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-recover"]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for worker in workers:
+        worker.cancel()
+    done, _ = await asyncio.wait([recovering], timeout=10)
+    assert done
+    with pytest.raises(asyncio.CancelledError):
+        await recovering
+    assert asyncio.all_tasks() == before
+
+
 async def test_a_region_without_logs_is_recovered_at_once(cw: Client) -> None:
     region = await cw.wal("metrics").region(7)
     report = await region.recover(Applied())

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from cordwood.wal.pending import why_broken_off
 from cordwood.wal.reader import LogReader, TableLogs
 
 CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -103,6 +104,8 @@ class Recovery:
 
     async def run(self, concurrency: int) -> RecoveryReport:
         workers = [asyncio.create_task(self._work(), name="cordwood-recover") for _ in range(concurrency)]
+        for worker in workers:
+            worker.add_done_callback(self._worker_ended)
         try:
             await self._scan_all()
             await self._until(lambda: not any(channel.active for channel in self._channels.values()))
@@ -173,9 +176,12 @@ class Recovery:
 
     def _wake_one(self) -> None:
         """An `apply` that waits for nothing needs one worker, and waking all of them would cost more than it does."""
-        if self._resting:
-            self._waking = True
-            self._resting.pop().set_result(None)
+        while self._resting:
+            rest = self._resting.pop()
+            if not rest.done():  # else its worker was cancelled
+                self._waking = True
+                rest.set_result(None)
+                return
 
     async def _work(self) -> None:
         ready, report, apply = self._ready, self.report, self._apply
@@ -204,18 +210,19 @@ class Recovery:
                 report.failed[channel.table] = error
                 channel.fail()
                 weight = channel.size
-            except BaseException as error:
-                # No failure of a table: somebody wants all of it to end.
-                self._broken = error
-                if self._progress is not None:
-                    self._progress.set()
-                raise
             channel.size -= weight
             self._size -= weight
             if waiting:
                 ready.append(channel)  # behind the others: each gets its turn
             else:
                 channel.active = False
+            if self._progress is not None:
+                self._progress.set()
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        """No failure of a table ends a worker: somebody wants all of it to end, and nobody sees to what it had."""
+        if not self._ended and self._broken is None:
+            self._broken = why_broken_off(worker)
             if self._progress is not None:
                 self._progress.set()
 
