@@ -217,7 +217,7 @@ class Client:
             name,
             timeout=self._timeout,
             read_only=self.read_only,
-            opened=self._regions.add,
+            opened=self._opened,
             codec=codec,
             layout=layout,
             clean_every=clean_every,
@@ -269,6 +269,10 @@ class Client:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "read-only" if self.read_only else "open"
         return f"<cordwood.Client {self.url} {state}>"
+
+    def _opened(self, region: Region) -> None:
+        self._regions.add(region)
+        self._check_open()  # what was opened while this was closed is not among those that are closed with it
 
     def _check_open(self) -> None:
         if self._closed:

@@ -318,8 +318,9 @@ async def test_a_region_that_cannot_be_opened_holds_up_no_other(cw: Client, monk
     await wal.close()
 
 
+@pytest.mark.parametrize("what", ["the log", "the connection"])
 async def test_a_region_that_is_opened_while_the_log_is_closed_is_closed_too(
-    cw: Client, monkeypatch: pytest.MonkeyPatch
+    cw: Client, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     wal = cw.wal("metrics")
     made: list[Region] = []
@@ -334,12 +335,13 @@ async def test_a_region_that_is_opened_while_the_log_is_closed_is_closed_too(
     monkeypatch.setattr(wal, "_opened", slow)
     late = asyncio.ensure_future(wal.region(7))
     await opening.wait()
-    await wal.close()
+    await (wal.close() if what == "the log" else cw.close())
     go_on.set()
-    with pytest.raises(Unavailable, match="'metrics' is closed"):
+    with pytest.raises(Unavailable, match="is closed: ask" if what == "the log" else "the connection .* is closed"):
         await late
     with pytest.raises(Unavailable, match="is closed"):
         await made[0].write(42, [b"a"])
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
 
 
 async def test_what_is_closed_says_so(cw: Client) -> None:

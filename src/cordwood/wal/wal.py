@@ -62,7 +62,7 @@ class Wal:
         region_bytes_max: int = REGION_BYTES_MAX,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
-        """`opened` is told each region, for whoever closes the engine."""
+        """`opened` is told each region, for whoever closes the engine; `Unavailable` if that was done meanwhile."""
         self.name = checked_wal_name(name)
         self._layout = checked_layout(layout)
         self._codec = checked_codec(codec)
@@ -134,10 +134,12 @@ class Wal:
                 region = self._regions.get(id)
                 if region is None or not region._usable():
                     region = await self._opened(id, create, timeout)
-                    self._opened_region(region)
-                    if self._closed:  # meanwhile
+                    try:
+                        self._opened_region(region)
+                        self._check_open()
+                    except Unavailable:  # closed meanwhile
                         await region.close()
-                    self._check_open()
+                        raise
                     self._regions[id] = region
                 return region
         except TimeoutError as error:
