@@ -128,3 +128,40 @@ def test_a_read_that_the_end_of_the_program_breaks_off_does_not_pass_for_complet
         "reading events/0 was broken off: the program is ending; let the main thread wait for the one that reads"
     )
     assert said in ("60000", broken_off)
+
+
+ENDING_WHILE_IN_USE = """
+import threading
+
+def use():
+    threading.main_thread().join()
+    for call in (log.bounds, lambda: log.append(Batch.of([b"late"])), lambda: log.trim(before=1)):
+        try:
+            call()
+        except cordwood.Unavailable as error:
+            say(error.outcome)
+    region.close()
+    wal.close()
+    cw.close()
+    say("closed")
+
+cw = cordwood.sync.connect(url)
+cw.create_topic("events")
+log = cw.log("events")
+log.append(Batch.of([b"first"]))
+wal = cw.wal("metrics")
+region = wal.region(7)
+region.write(1, [b"log"])
+threading.Thread(target=use).start()
+"""
+
+
+@pytest.mark.processes
+def test_calls_of_a_thread_that_outlives_the_main_one_are_told_that_the_program_ends(tmp_path: Path) -> None:
+    with program(ENDING_WHILE_IN_USE, tmp_path / "data") as ending:
+        said = [ending.says()]
+        while said[-1] not in ("closed", ""):
+            said.append(ending.says())
+        assert said[-1] == "closed"
+        ending.ends()
+    assert set(said[:-1]) <= {"not_written", "unknown"}

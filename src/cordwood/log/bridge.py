@@ -12,7 +12,11 @@ T = TypeVar("T")
 
 async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:
     """Run a blocking function of the engine; `Timeout` if that takes too long, and it goes on by itself."""
-    future = asyncio.get_running_loop().run_in_executor(executor, function)
+    try:
+        future = asyncio.get_running_loop().run_in_executor(executor, function)
+    except RuntimeError as error:
+        # Python's pools take nothing once the main thread has ended, while other threads go on.
+        raise Unavailable(f"{what} was not begun: {error}; is the program ending?", outcome="not_written") from error
     try:
         async with asyncio.timeout(timeout):
             return await asyncio.shield(future)

@@ -53,7 +53,7 @@ class Wal:
 
     def close(self) -> None:
         """Close the regions that it has open; twice is fine."""
-        self._portal.call(self._wal.close)
+        self._portal.call_to_close(self._wal.close)
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +185,7 @@ class Region:
 
         It is closed for everybody who has this region.
         """
-        self._portal.call(self._region.close)
+        self._portal.call_to_close(self._region.close)
 
     def __enter__(self) -> Self:
         return self
