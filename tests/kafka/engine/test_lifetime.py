@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, Unavailable
+from cordwood.log.kafka import admin
 from cordwood.log.kafka import cluster as cluster_module
 from cordwood.log.kafka import producer as producer_module
 from cordwood.log.kafka.producer import Sender
@@ -51,7 +52,7 @@ class SlowAdmin(AdminClient):
 async def test_a_broker_that_needs_longer_than_the_first_try_is_reached(
     kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_module, "AdminClient", SlowAdmin)
+    monkeypatch.setattr(admin, "AdminClient", SlowAdmin)
     async with cordwood.connect(f"{kafka.url}?client.id=slow") as cw:
         assert isinstance(await cw.topics(), list)
 
@@ -294,7 +295,7 @@ async def open_all():
     return cw, log, readers
 
 cw, log, readers = asyncio.run(open_all())
-admin = cw._engine._connection.cluster._admin
+admin = cw._engine._connection.cluster._admin.client
 held = sys.getrefcount(admin)
 pid = os.fork()
 if not pid:

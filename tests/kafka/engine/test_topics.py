@@ -75,9 +75,9 @@ def test_of_a_topic_that_was_just_made_a_broker_that_does_not_know_it_is_behind(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = topics.create(topic, 1, None, None, None, 30)
-    monkeypatch.setattr(topics, "_admin", Behind(topics._admin, 3))
+    monkeypatch.setattr(topics._admin, "client", Behind(topics._admin.client, 3))
     assert topics.info(topic, 30) == made
-    monkeypatch.setattr(topics, "_admin", Behind(topics._admin, 3))
+    monkeypatch.setattr(topics._admin, "client", Behind(topics._admin.client, 3))
     assert topics.facts(topic, 30, 60).partitions == 1
 
 
@@ -85,9 +85,9 @@ def test_of_any_topic_a_broker_that_does_not_know_what_another_one_described_is_
     kafka: Broker, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare.create(kafka.bootstrap, topic)
-    behind = Behind(topics._admin, 3)
+    behind = Behind(topics._admin.client, 3)
     behind._times["describe_topics"] = 0
-    monkeypatch.setattr(topics, "_admin", behind)
+    monkeypatch.setattr(topics._admin, "client", behind)
     assert topics.facts(topic, 30, 60).partitions == 1
     with pytest.raises(NotFound):
         topics.facts(f"{topic}.not", 30, 60)

@@ -4,16 +4,19 @@ import asyncio
 import gc
 import threading
 import time
+from collections import defaultdict
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from cordwood import Batch, Log, Timeout, Unavailable
+from cordwood import Batch, Client, Log, Timeout, Unavailable
 from cordwood.log.kafka import deadline
 from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
+from tests.kafka.waiting import values_of
 
 
 async def test_a_request_that_the_client_never_ends_is_asked_again(
@@ -101,7 +104,8 @@ def test_a_call_that_gets_no_answer_says_so_now_and_then(
 ) -> None:
     now = 100.0
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now))
-    tries = deadline.attempts("t/0: bounds", now + 30)
+    renewed: list[float] = []
+    tries = deadline.attempts("t/0: bounds", now + 30, lambda: renewed.append(now))
     given: list[float] = []
     said: list[tuple[float, str]] = []
     while now < 129:
@@ -115,6 +119,7 @@ def test_a_call_that_gets_no_answer_says_so_now_and_then(
         (10, "t/0: bounds: no answer for 10 s: asking again, for at most 20 s more"),
         (20, "t/0: bounds: no answer for 20 s: asking again, for at most 10 s more"),
     ]
+    assert renewed == [], "each was told in its time that it failed"
     now = 130
     with pytest.raises(Timeout, match="t/0: bounds took more than the time given"):
         next(tries)
@@ -149,3 +154,60 @@ def test_an_answer_that_comes_as_its_time_is_over_is_one() -> None:
             raise TimeoutError
 
     assert deadline.answer("t/0: bounds", JustInTime(), 1) == 5
+
+
+def test_after_an_attempt_without_an_answer_a_new_client_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now))
+    renewed: list[float] = []
+    tries = deadline.attempts("t/0: bounds", now + 17, lambda: renewed.append(now))
+    while now < 114:
+        now += next(tries)
+    assert renewed == [102, 106]
+
+
+class Lost:
+    """What a client does that has no brokers any more: it waits, and says that it got no answer."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("poll", "close"):
+            return getattr(self._real, name)
+        return self._list_topics if name == "list_topics" else self._unanswered
+
+    def _list_topics(self, *_: object, timeout: float) -> None:
+        time.sleep(timeout)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def _unanswered(self, *_: object, request_timeout: float, **__: object) -> "defaultdict[object, Future[Any]]":
+        return defaultdict(Future)
+
+
+async def test_a_client_that_has_lost_all_brokers_is_replaced(cw: Client, log: Log, topic: str) -> None:
+    """librdkafka forgets the last one that it knows when that one says for a moment that there are none."""
+    await log.append(Batch.of([b"0"]))
+    admin = cw._engine._connection.cluster._admin  # type: ignore[attr-defined]
+    for call in (log.bounds, cw.topics, lambda: cw.topic(topic), lambda: log.trim(before=0)):
+        admin.client = Lost(admin.client)
+        admin._since = 0.0
+        async with asyncio.timeout(15):
+            await call()
+        assert not isinstance(admin.client, Lost)
+
+
+async def test_a_reader_takes_no_client_that_has_lost_all_brokers(cw: Client, log: Log) -> None:
+    await log.append(Batch.of([b"0"]))
+    assert await values_of(log) == [b"0"]
+    consumers = cw._engine._connection.cluster.consumers  # type: ignore[attr-defined]
+    for _ in range(100):
+        if consumers._idle:
+            break
+        await asyncio.sleep(0.1)
+    lost = [Lost(consumer) for consumer in consumers._idle]
+    assert lost
+    consumers._idle = list(lost)
+    async with asyncio.timeout(15):
+        assert await values_of(log) == [b"0"]
+    assert lost[-1] not in consumers._idle

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from cordwood.errors import CordwoodError, Unavailable
 from cordwood.log.threads import DaemonThreads
 
+from .admin import Admin
 from .consumers import Consumers
 from .deadline import ATTEMPT_SECONDS
 from .errors import is_locked_out, kafka_error, translated
@@ -41,10 +41,7 @@ class SharedCluster:
         """Why it cannot be used any more, if so."""
         self._said: deque[KafkaError] = deque(maxlen=1)
         """The last thing that went wrong with a broker."""
-        try:
-            self._admin = AdminClient(settings.admin(self._on_error))
-        except KafkaException as error:
-            raise translated(kafka_error(error), "the settings of kafka://", settings) from None
+        self._admin = Admin(settings, self._on_error)
         self.topics = Topics(self._admin, settings)
         self.offsets = Offsets(self._admin, self.topics, settings)
         self.consumers = Consumers(settings)
@@ -63,15 +60,16 @@ class SharedCluster:
         attempt = ATTEMPT_SECONDS
         while True:
             try:
-                self._admin.list_topics(timeout=max(0.001, min(attempt, deadline - time.monotonic())))
+                self._admin.client.list_topics(timeout=max(0.001, min(attempt, deadline - time.monotonic())))
                 return
             except KafkaException as error:
-                self._admin.poll(0)  # what each broker had to say: a wrong password or certificate
+                self._admin.client.poll(0)  # what each broker had to say: a wrong password or certificate
                 cause = self._said[-1] if self._said else kafka_error(error)
             # The client would try a login that is refused again and again.
             if is_locked_out(cause) or time.monotonic() >= deadline:
                 break
             attempt *= 2  # a broker may be slow, and each attempt asks it anew
+            self._admin.renew()
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
         if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
             raise translated(cause, f"connecting to {self}", self.settings)
@@ -82,7 +80,7 @@ class SharedCluster:
         """`Unavailable` in a forked child, and once it is closed."""
         if self.gone is not None:
             raise Unavailable(f"{self}: {self.gone}", outcome="not_written")
-        self._admin.poll(0)  # else what the client has to say is kept for ever
+        self._admin.client.poll(0)  # else what the client has to say is kept for ever
 
     def facts(self, topic: str) -> TopicFacts:
         """What appends need to know of a topic: asked for once, however many want to know. Blocks.
@@ -179,7 +177,7 @@ class SharedCluster:
         """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
         self.gone = "this connection belongs to the parent process: connect anew in the child"
         for handle in (
-            self._admin,
+            self._admin.client,
             *self.consumers.handles(),
             *(h for s in self._senders.values() for h in s.handles()),
         ):

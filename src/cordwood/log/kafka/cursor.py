@@ -126,7 +126,7 @@ class Cursor:
 
     def _meet(self) -> None:
         """Have the client look at the topic: it would look for the leader of one that is new to it once a second."""
-        for left in attempts(self._what, time.monotonic() + self._settings.timeout):
+        for left in attempts(self._what, time.monotonic() + self._settings.timeout, self._replace):
             try:
                 self._consumer.list_topics(self._topic, timeout=left)
                 return
@@ -253,10 +253,14 @@ class Cursor:
             *(self._what, self._missed, end),
         )
         self._renewed = True
-        lost = self._consumer
+        self._replace()
+        self._begin(self._consumer)
+
+    def _replace(self) -> None:
+        """Have a new client, that nothing has happened to."""
+        lost, self._consumer = self._consumer, self._consumers.make(self._follow)
         # In a thread of its own: one that has lost its way may take long to end, or never do.
         in_a_thread("cordwood-kafka-let-go", lambda: self._consumers.give_back(lost, again=False))
-        self._begin(self._consumers.make(self._follow))
 
     def _ask(self) -> int:
         """Where the log ends; raises if it does not hold the offset that is wanted."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -36,9 +36,12 @@ def seconds_left(what: str, deadline: float) -> float:
     return min(max(left, 0.001), REQUEST_SECONDS_MAX)
 
 
-def attempts(what: str, deadline: float) -> Iterator[float]:
+def attempts(what: str, deadline: float, renew: Callable[[], None]) -> Iterator[float]:
     """How long each attempt may take, and `Timeout` instead of one that comes too late. Longer each time: a broker may
-    be slow, and each attempt asks it anew."""
+    be slow, and each attempt asks it anew.
+
+    After one that got no answer in its time a new client is to ask: the old one may have lost its way.
+    """
     seconds = ATTEMPT_SECONDS
     begun, quiet = time.monotonic(), _QUIET_SECONDS
     while True:
@@ -46,7 +49,10 @@ def attempts(what: str, deadline: float) -> Iterator[float]:
         if (waited := time.monotonic() - begun) >= quiet:
             _LOGGER.warning("%s: no answer for %.0f s: asking again, for at most %.0f s more", what, waited, left)
             quiet = 2 * waited
-        yield min(seconds, left)
+        given, asked = min(seconds, left), time.monotonic()
+        yield given
+        if time.monotonic() - asked >= given:
+            renew()
         seconds *= 2
 
 

@@ -4,10 +4,11 @@ import time
 from concurrent.futures import Future
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from cordwood.errors import InvalidInput, NotFound
 
+from .admin import Admin
 from .deadline import answer, attempts, seconds_left
 from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
@@ -27,7 +28,7 @@ class Offsets:
     The end is that of what a reader gets: with the default `isolation.level` nothing behind an open transaction.
     """
 
-    def __init__(self, admin: AdminClient, topics: Topics, settings: Settings) -> None:
+    def __init__(self, admin: Admin, topics: Topics, settings: Settings) -> None:
         self._admin = admin
         self._topics = topics
         self._settings = settings
@@ -62,11 +63,11 @@ class Offsets:
         if before > _OFFSET_MAX:
             raise self._beyond_end(topic, partition, what, before, deadline)
         log = TopicPartition(topic, partition, before)
-        tries = attempts(what, deadline)
+        tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
                 left = next(tries)
-                answer(what, self._admin.delete_records([log], request_timeout=left)[log], left)
+                answer(what, self._admin.client.delete_records([log], request_timeout=left)[log], left)
                 return
             except KafkaException as error:
                 cause = kafka_error(error)
@@ -80,12 +81,14 @@ class Offsets:
         if partition > _PARTITION_MAX:
             self._check_partition(topic, partition, what, deadline)
         log = TopicPartition(topic, partition)
-        tries = attempts(what, deadline)
+        tries = attempts(what, deadline, self._admin.renew)
         while True:
             left = next(tries)
             try:
                 asked: list[Future[ListOffsetsResultInfo]] = [
-                    self._admin.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
+                    self._admin.client.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[
+                        log
+                    ]
                     for spec in specs
                 ]
                 found = [answer(what, future, left).offset for future in asked]

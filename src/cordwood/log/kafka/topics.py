@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AclOperation,
-    AdminClient,
     ConfigResource,
     DescribeClusterResult,
     NewTopic,
@@ -21,6 +20,7 @@ from confluent_kafka.admin import (
 from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
 
+from .admin import Admin
 from .deadline import ATTEMPT_SECONDS, answer, attempts, seconds_left
 from .durability import durability, is_compacted
 from .errors import TRANSIENT, is_missing, kafka_error, translated
@@ -58,7 +58,7 @@ class TopicFacts:
 class Topics:
     """The topics of one cluster."""
 
-    def __init__(self, admin: AdminClient, settings: Settings) -> None:
+    def __init__(self, admin: Admin, settings: Settings) -> None:
         self._admin = admin
         self._settings = settings
         self._made: dict[str, float] = {}
@@ -82,7 +82,7 @@ class Topics:
             raise InvalidInput(f"{what}: replication is {replication}, and no more than there are brokers can be had")
         config = _config(replication, retention, retention_bytes)
         new = NewTopic(name, partitions, replication, config=config)
-        self._ask(what, deadline, lambda left: self._admin.create_topics([new], request_timeout=left)[name])
+        self._ask(what, deadline, lambda left: self._admin.client.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
         for old, end in list(self._made.items()):  # in place: others make topics at the same time
             if end < now:
@@ -150,7 +150,7 @@ class Topics:
         """Make the client look for the leaders of a topic that is there: on its own it believes in the old ones."""
         what = f"looking for the leaders of topic {name!r}"
         try:
-            self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
+            self._admin.client.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
         except KafkaException as error:
             self._raise_unless_it_passes(error, what)
 
@@ -159,7 +159,7 @@ class Topics:
         deadline = time.monotonic() + timeout
         what = f"deleting topic {name!r}"
         self._made.pop(name, None)
-        self._ask(what, deadline, lambda left: self._admin.delete_topics([name], request_timeout=left)[name])
+        self._ask(what, deadline, lambda left: self._admin.client.delete_topics([name], request_timeout=left)[name])
         while True:
             try:
                 self._describe(name, deadline)
@@ -188,7 +188,7 @@ class Topics:
     def _describe(self, name: str, deadline: float) -> TopicDescription:
         def ask(left: float) -> "Future[TopicDescription]":
             wanted = TopicCollection([name])
-            asked = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
+            asked = self._admin.client.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
             return asked[name]
 
         return self._look_up(name, f"looking up topic {name!r}", deadline, ask, self._made.get(name, 0.0))
@@ -199,7 +199,7 @@ class Topics:
         behind_until = max(time.monotonic() + ATTEMPT_SECONDS, self._made.get(name, 0.0))
 
         def ask(left: float) -> "Future[dict[str, Any]]":
-            return self._admin.describe_configs([resource], request_timeout=left)[resource]
+            return self._admin.client.describe_configs([resource], request_timeout=left)[resource]
 
         entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask, behind_until)
         return {key: entry.value for key, entry in entries.items()}
@@ -208,15 +208,15 @@ class Topics:
         """How many there are. Not by `_metadata`, which brings all topics along."""
 
         def ask(left: float) -> "Future[DescribeClusterResult]":
-            return self._admin.describe_cluster(request_timeout=left)
+            return self._admin.client.describe_cluster(request_timeout=left)
 
         return len(self._look_up(None, what, deadline, ask).nodes)
 
     def _metadata(self, what: str, deadline: float) -> Any:
-        tries = attempts(what, deadline)
+        tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
-                return self._admin.list_topics(timeout=next(tries))
+                return self._admin.client.list_topics(timeout=next(tries))
             except KafkaException as error:
                 self._raise_unless_it_passes(error, what)
             self._pause(what, deadline)
@@ -233,7 +233,7 @@ class Topics:
 
         That a broker does not know the topic says nothing before `behind_until`.
         """
-        tries = attempts(what, deadline)
+        tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
                 left = next(tries)
@@ -245,7 +245,7 @@ class Topics:
             # For requests like these the client waits for a broker that it has lost; asked for its metadata, it looks
             # for another one.
             with suppress(KafkaException):
-                self._admin.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
+                self._admin.client.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
             self._pause(what, deadline)
 
     def _raise_unless_it_passes(self, error: KafkaException, what: str) -> None:
