@@ -36,7 +36,6 @@ def test_its_settings_are_those_that_librdkafka_is_told() -> None:
         "message.timeout.ms": str(told["message.timeout.ms"]),
         "socket.timeout.ms": f"{told['socket.timeout.ms'] // 1000} s",
         "request.timeout.ms": f"{told['request.timeout.ms'] // 1000} s",
-        "metadata.recovery.rebootstrap.trigger.ms": f"{told['metadata.recovery.rebootstrap.trigger.ms'] // 1000} s",
         "queue.buffering.max.kbytes": f"{told['queue.buffering.max.kbytes'] // 1024} MiB",
         "queued.max.messages.kbytes": f"{told['queued.max.messages.kbytes'] // 1024} MiB",
         "fetch.message.max.bytes": f"{told['fetch.message.max.bytes'] >> 20} MiB",

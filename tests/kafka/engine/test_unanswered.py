@@ -211,3 +211,26 @@ async def test_a_reader_takes_no_client_that_has_lost_all_brokers(cw: Client, lo
     async with asyncio.timeout(15):
         assert await values_of(log) == [b"0"]
     assert lost[-1] not in consumers._idle
+
+
+async def test_a_client_that_is_replaced_ends_nothing_that_was_asked_of_it(
+    cw: Client, log: Log, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append(Batch.of([b"0"]))
+    admin = cw._engine._connection.cluster._admin  # type: ignore[attr-defined]
+    answer = deadline.answer
+
+    def replaced_meanwhile(what: str, asked: "Future[Any]", seconds: float) -> Any:
+        admin._since = 0.0
+        admin.renew()
+        gc.collect()
+        return answer(what, asked, seconds)
+
+    for module in ("offsets", "topics"):
+        monkeypatch.setattr(f"cordwood.log.kafka.{module}.answer", replaced_meanwhile)
+    for _ in range(5):
+        assert await log.bounds() == (0, 1)
+        assert (await cw.topic(log.topic)).name == log.topic
+        await cw.create_topic(f"{topic}.other")
+        await cw.delete_topic(f"{topic}.other")
+        await log.trim(before=0)

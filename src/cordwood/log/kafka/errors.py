@@ -41,6 +41,7 @@ _NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED
 TRANSIENT = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY_BROKER,  # the client has forgotten the one that it had asked
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,

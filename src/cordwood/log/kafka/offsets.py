@@ -66,8 +66,8 @@ class Offsets:
         tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
-                left = next(tries)
-                answer(what, self._admin.client.delete_records([log], request_timeout=left)[log], left)
+                left, client = next(tries), self._admin.client  # kept until the answer is there
+                answer(what, client.delete_records([log], request_timeout=left)[log], left)
                 return
             except KafkaException as error:
                 cause = kafka_error(error)
@@ -83,12 +83,10 @@ class Offsets:
         log = TopicPartition(topic, partition)
         tries = attempts(what, deadline, self._admin.renew)
         while True:
-            left = next(tries)
+            left, client = next(tries), self._admin.client  # kept until the answers are there
             try:
                 asked: list[Future[ListOffsetsResultInfo]] = [
-                    self._admin.client.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[
-                        log
-                    ]
+                    client.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
                     for spec in specs
                 ]
                 found = [answer(what, future, left).offset for future in asked]

@@ -42,9 +42,6 @@ _COMMON: Mapping[str, Any] = {
     # A topic that is made while a client knows only its absence is found within a moment.
     "topic.metadata.refresh.fast.interval.ms": 50,
     "reconnect.backoff.max.ms": 2000,
-    # A broker that its controller takes for dead for a moment says that there are no brokers, and a client forgets the
-    # last one that it knew: with the default it looks at those of its settings again after five minutes.
-    "metadata.recovery.rebootstrap.trigger.ms": 2000,
     # Where brokers let it, a client that has written a topic would make it anew after it was deleted: with its next
     # look at the topics that it knows, minutes later.
     "allow.auto.create.topics": False,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AclOperation,
+    AdminClient,
     ConfigResource,
     DescribeClusterResult,
     NewTopic,
@@ -27,6 +28,9 @@ from .errors import TRANSIENT, is_missing, kafka_error, translated
 from .settings import Settings
 
 T = TypeVar("T")
+
+Ask = Callable[[AdminClient, float], Future[T]]
+"""Sends a request, to be answered in so many seconds."""
 
 BATCH_BYTES_DEFAULT = 1_048_588
 """The max.message.bytes of a topic that says nothing else: Kafka's own default."""
@@ -82,7 +86,7 @@ class Topics:
             raise InvalidInput(f"{what}: replication is {replication}, and no more than there are brokers can be had")
         config = _config(replication, retention, retention_bytes)
         new = NewTopic(name, partitions, replication, config=config)
-        self._ask(what, deadline, lambda left: self._admin.client.create_topics([new], request_timeout=left)[name])
+        self._ask(what, deadline, lambda client, left: client.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
         for old, end in list(self._made.items()):  # in place: others make topics at the same time
             if end < now:
@@ -159,7 +163,7 @@ class Topics:
         deadline = time.monotonic() + timeout
         what = f"deleting topic {name!r}"
         self._made.pop(name, None)
-        self._ask(what, deadline, lambda left: self._admin.client.delete_topics([name], request_timeout=left)[name])
+        self._ask(what, deadline, lambda client, left: client.delete_topics([name], request_timeout=left)[name])
         while True:
             try:
                 self._describe(name, deadline)
@@ -186,9 +190,9 @@ class Topics:
         return min(limit, self._settings.record_bytes_max)
 
     def _describe(self, name: str, deadline: float) -> TopicDescription:
-        def ask(left: float) -> "Future[TopicDescription]":
+        def ask(client: AdminClient, left: float) -> "Future[TopicDescription]":
             wanted = TopicCollection([name])
-            asked = self._admin.client.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
+            asked = client.describe_topics(wanted, include_authorized_operations=True, request_timeout=left)
             return asked[name]
 
         return self._look_up(name, f"looking up topic {name!r}", deadline, ask, self._made.get(name, 0.0))
@@ -198,8 +202,8 @@ class Topics:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         behind_until = max(time.monotonic() + ATTEMPT_SECONDS, self._made.get(name, 0.0))
 
-        def ask(left: float) -> "Future[dict[str, Any]]":
-            return self._admin.client.describe_configs([resource], request_timeout=left)[resource]
+        def ask(client: AdminClient, left: float) -> "Future[dict[str, Any]]":
+            return client.describe_configs([resource], request_timeout=left)[resource]
 
         entries = self._look_up(name, f"looking up the settings of topic {name!r}", deadline, ask, behind_until)
         return {key: entry.value for key, entry in entries.items()}
@@ -207,8 +211,8 @@ class Topics:
     def _brokers(self, what: str, deadline: float) -> int:
         """How many there are. Not by `_metadata`, which brings all topics along."""
 
-        def ask(left: float) -> "Future[DescribeClusterResult]":
-            return self._admin.client.describe_cluster(request_timeout=left)
+        def ask(client: AdminClient, left: float) -> "Future[DescribeClusterResult]":
+            return client.describe_cluster(request_timeout=left)
 
         return len(self._look_up(None, what, deadline, ask).nodes)
 
@@ -226,7 +230,7 @@ class Topics:
         name: str | None,
         what: str,
         deadline: float,
-        ask: "Callable[[float], Future[T]]",
+        ask: Ask[T],
         behind_until: float = 0.0,
     ) -> T:
         """As `_ask`, of a request that changes nothing: it is repeated until the time is over.
@@ -237,7 +241,9 @@ class Topics:
         while True:
             try:
                 left = next(tries)
-                return answer(what, ask(left), left)
+                # Kept until then: one that is freed, because another has replaced it, ends what is asked of it.
+                client = self._admin.client
+                return answer(what, ask(client, left), left)
             except KafkaException as error:
                 behind = time.monotonic() + _LOOK_AGAIN_SECONDS < min(behind_until, deadline)
                 if not (behind and is_missing(kafka_error(error))):
@@ -254,11 +260,12 @@ class Topics:
         if cause.code() not in TRANSIENT:
             raise translated(cause, what, self._settings) from None
 
-    def _ask(self, what: str, deadline: float, ask: "Callable[[float], Future[T]]") -> T:
+    def _ask(self, what: str, deadline: float, ask: Ask[T]) -> T:
         """The answer to a request of the admin client, which ends in the time that it is given."""
         try:
             left = seconds_left(what, deadline)
-            return answer(what, ask(left), left)
+            client = self._admin.client  # kept until the answer is there
+            return answer(what, ask(client, left), left)
         except KafkaException as error:
             # Not chained: librdkafka's words may hold a secret, and are in the message without it.
             raise translated(kafka_error(error), what, self._settings) from None
