@@ -1,9 +1,12 @@
 """What librdkafka is told by the user: a wrong setting, and one that the promises rest on, is refused."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import cordwood
 from cordwood import InvalidInput, Unavailable
+from cordwood.log.kafka.settings import Settings
 from cordwood.testing.kafka import Broker
 
 
@@ -39,3 +42,14 @@ async def test_of_a_secret_that_is_a_list_no_part_is_shown(kafka: Broker, wrong:
     with pytest.raises(Unavailable, match=r"sasl\.oauthbearer\.config") as caught:
         await cordwood.connect(kafka.url, config=config, timeout=5)
     assert "hidden" not in str(caught.value)
+
+
+def test_clients_that_are_made_later_know_the_brokers_that_the_cluster_has_told() -> None:
+    settings = Settings(("b1:9092", "b2:9092"), {}, 30)
+    brokers = {1: SimpleNamespace(host="b2", port=9092), 2: SimpleNamespace(host="::1", port=9093)}
+    settings.learn(SimpleNamespace(brokers=brokers))
+    settings.learn(SimpleNamespace(brokers={}))
+    for config in (settings.admin(print), settings.producer(1, print), settings.consumer(False, print)):
+        assert config["bootstrap.servers"] == "b1:9092,b2:9092,[::1]:9093"
+    assert settings == Settings(("b1:9092", "b2:9092"), {}, 30)
+    assert settings.key == Settings(("b1:9092", "b2:9092"), {}, 30).key

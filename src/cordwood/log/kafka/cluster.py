@@ -60,7 +60,8 @@ class SharedCluster:
         attempt = ATTEMPT_SECONDS
         while True:
             try:
-                self._admin.client.list_topics(timeout=max(0.001, min(attempt, deadline - time.monotonic())))
+                left = max(0.001, min(attempt, deadline - time.monotonic()))
+                self.settings.learn(self._admin.client.list_topics(timeout=left))
                 return
             except KafkaException as error:
                 self._admin.client.poll(0)  # what each broker had to say: a wrong password or certificate

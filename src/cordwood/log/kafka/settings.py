@@ -109,6 +109,8 @@ class Settings:
     servers: tuple[str, ...]
     config: Mapping[str, str] = field(repr=False)
     timeout: float
+    learned: list[str] = field(default_factory=list, repr=False, compare=False)
+    """The brokers that there are, as the cluster has told: a client that is made later may find none of the url's."""
 
     @staticmethod
     def of(url: KafkaUrl, timeout: float) -> "Settings":
@@ -127,6 +129,12 @@ class Settings:
     def record_bytes_max(self) -> int:
         """The largest record that can be sent: a client that holds more than this takes none."""
         return 1024 * int(self.config.get("queue.buffering.max.kbytes", QUEUE_KBYTES))
+
+    def learn(self, metadata: Any) -> None:
+        """Take the brokers that a client was told of. Those are none where the only one is taken for dead."""
+        brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
+        if brokers:
+            self.learned[:] = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in brokers]
 
     def admin(self, on_error: Callable[[Any], None]) -> dict[str, Any]:
         return self._all({}, on_error)
@@ -168,7 +176,7 @@ class Settings:
             "socket.timeout.ms": self._silent_ms,
             **own,
             **self.config,
-            "bootstrap.servers": ",".join(self.servers),
+            "bootstrap.servers": ",".join(dict.fromkeys([*self.servers, *self.learned])),
             "error_cb": on_error,
             "logger": _MaskedLogger(self),
         }

@@ -220,7 +220,9 @@ class Topics:
         tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
-                return self._admin.client.list_topics(timeout=next(tries))
+                found = self._admin.client.list_topics(timeout=next(tries))
+                self._settings.learn(found)
+                return found
             except KafkaException as error:
                 self._raise_unless_it_passes(error, what)
             self._pause(what, deadline)
