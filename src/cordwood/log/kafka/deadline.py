@@ -63,5 +63,5 @@ def answer(what: str, asked: "Future[T]", seconds: float) -> T:
     except TimeoutError:
         if asked.done():  # its own error, or it has just ended
             return asked.result()
-        _LOGGER.warning("%s: the client has not ended a request of %g s: asking again", what, seconds)
+        _LOGGER.warning("%s: the client has not ended a request of %g s", what, seconds)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
