@@ -1,6 +1,6 @@
-"""`python -m bench.append_steps`: where the time of one append of 1,000 × 1 KiB goes.
+"""`python -m bench.append_steps`: where the time of one append of 1,000 records goes.
 
-The row "one at a time" is made of these steps, one behind the other. The table goes to bench/results/append-steps.md.
+The rows "one at a time" are made of these steps, one behind the other. The table goes to bench/results/append-steps.md.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from cordwood.log.native.stream.turn import Turn
 from cordwood.log.native.world.disk import RealFile
 
 _APPENDS = 400
+_SIZES = (1024, 100)
 _STEPS = {
     "made": "make the batch of a list of bytes",
     "woken": "hand it over; the writing thread wakes",
@@ -47,19 +48,26 @@ def main() -> None:
         (bridge, "_complete"),
     ):
         setattr(owner, name, _noted(name, getattr(owner, name)))
-    records = [os.urandom(1024) for _ in range(1000)]
+    columns = [_column(size) for size in _SIZES]
+    lines = [f"| µs | {' | '.join(f'1,000 × {size:,} B' for size in _SIZES)} |", "|---" * (1 + len(_SIZES)) + "|"]
+    lines += [f"| {what} | {' | '.join(f'{column[what] * 1e6:.0f}' for column in columns)} |" for what in columns[0]]
+    table = "\n".join(lines) + "\n"
+    title = "# One append, nothing else under way"
+    _RESULT.write_text(f"{title}\n\nMedians of {_APPENDS}, made by `python -m bench.append_steps`.\n\n{table}")
+    print(table, end="")
+
+
+def _column(record_bytes: int) -> dict[str, float]:
+    """The seconds of each step of an append of records of that size."""
+    records = [os.urandom(record_bytes) for _ in range(1000)]
     # Not in /tmp, which may be memory: a sync must reach a disk.
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         appends = asyncio.run(_append(Path(folder) / "log", records))
         bare = bare_seconds(Path(folder) / "bare", b"".join(records), _APPENDS) / _APPENDS
-    lines = ["| step | µs |", "|---|---|"]
-    lines += [f"| {text} | {median([steps[name] for steps in appends]) * 1e6:.0f} |" for name, text in _STEPS.items()]
-    lines.append(f"| **the whole append** | {median([sum(steps.values()) for steps in appends]) * 1e6:.0f} |")
-    lines.append(f"| bare pwrite and fdatasync of the same bytes | {bare * 1e6:.0f} |")
-    table = "\n".join(lines) + "\n"
-    title = "# One append of 1,000 × 1 KiB, nothing else under way"
-    _RESULT.write_text(f"{title}\n\nMedians of {_APPENDS}, made by `python -m bench.append_steps`.\n\n{table}")
-    print(table, end="")
+    column = {text: median([steps[name] for steps in appends]) for name, text in _STEPS.items()}
+    column["**the whole append**"] = median([sum(steps.values()) for steps in appends])
+    column["bare pwrite and fdatasync of the same bytes"] = bare
+    return column
 
 
 def _noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
