@@ -5,7 +5,7 @@ import pytest
 from cordwood.errors import Unavailable
 from cordwood.log.native.engine import EngineSettings
 from cordwood.log.native.stream.chain import Link
-from cordwood.log.native.stream.records import Dropped, Init
+from cordwood.log.native.stream.records import Dropped, Full, Init
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
@@ -93,3 +93,24 @@ def test_while_the_metadata_waits_for_room_switches_are_refused_and_all_goes_on_
     folder.run()
     assert again.fate is Fate.ACKED
     folder.check()
+
+
+def test_a_record_keeps_its_place_when_the_frame_before_it_fails_in_two_plogs(folder: ManagedFolder) -> None:
+    # Records so long that they get a frame of their own, and a plog with room for another.
+    long = [Link(plog(number), number, 8, number + 1) for number in range(1, 6000)]
+    folder.record("1/0", Full(long))
+    for number in range(2, 5):
+        folder.record(f"{number}/0", *chain_of(7000 + number, 1))
+    folder.record("5/0", *chain_of(8000, 1), run=False)
+    folder.record("6/0", Full(long), run=False)
+    # What both were written to first cannot be synced; the next plog takes the list, and then no frame.
+    folder.disk.fail("sync", name_contains=folder.latest().file_name)
+    folder.disk.fail("write", after=3, name_contains="plogs/")
+    folder.workers.run_until_idle()
+    assert folder.disk.faults_left() == 0
+    folder.manager.retry()
+    folder.workers.run_until_idle()
+    assert folder.recorded == [f"{number}/0" for number in range(1, 7)]
+    folder.close()
+    folder.open()
+    assert set(folder.chains()) == set(folder.recorded)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..plog import PlogId
 from .append import Append
+from .chain import Chain
 
 
 class Durable(NamedTuple):
@@ -19,6 +20,14 @@ class Durable(NamedTuple):
     next_offset: int
     max_timestamp: int = -1
     """The highest timestamp in that plog so far."""
+
+
+def durable_of(chain: Chain, next_offset: int) -> Durable:
+    """What an open finds: all of the chain, whose last plog is sealed."""
+    last = chain.last
+    if last is None:
+        return Durable(None, 0, next_offset)
+    return Durable(last.id, last.end or 0, next_offset, last.max_timestamp)
 
 
 class Synced(NamedTuple):

@@ -15,7 +15,7 @@ from ..world.clock import Clock
 from ..world.workers import Workers
 from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
 from .chain import Chain, Link
-from .gate import AckGate, Durable, Synced
+from .gate import AckGate, Durable, Synced, durable_of
 from .records import MetadataRecord
 from .spare import NewId, PlogMaker
 from .succession import Done, NoRoom, Succession, dropped, is_full, succeeded
@@ -49,7 +49,7 @@ class Stream:
     ) -> None:
         self.name = name
         self.chain = chain
-        self.durable = _durable_of(chain, next_offset)
+        self.durable = durable_of(chain, next_offset)
         self.turn = Turn(name, workers, self._write)
         self.last_used = clock.monotonic()
         self.room_wanted_for: str | None = None
@@ -312,7 +312,11 @@ class Stream:
         """The appends of the group that are not synced, and not refused either, after a plog failed."""
         self._abandon_active()
         settled = self._synced_offset
-        return [x for x in group if x.error is None and (x.result is None or x.result.start >= settled)]
+        lost = [x for x in group if x.error is None and (x.result is None or x.result.start >= settled)]
+        for append in lost:
+            # A plog of the metadata begins with its list: beyond that, the old offset would pass for a synced one.
+            append.result = None
+        return lost
 
     def _abandon_active(self) -> None:
         """What a failed plog holds up to its last good sync stands; the rest is taken back."""
@@ -392,10 +396,3 @@ class Stream:
         if link is not None:
             self._seal_file(link, synced=True)
         done()
-
-
-def _durable_of(chain: Chain, next_offset: int) -> Durable:
-    last = chain.last
-    if last is None:
-        return Durable(None, 0, next_offset)
-    return Durable(last.id, last.end or 0, next_offset, last.max_timestamp)
