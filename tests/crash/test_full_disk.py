@@ -189,6 +189,23 @@ def test_readers_are_told_the_start_that_an_open_had_no_room_to_tell() -> None:
     assert folder.killed().check_view()["a/0"].start == 2
 
 
+def test_a_start_that_an_open_had_no_room_to_tell_does_not_undo_a_later_trim() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 5)
+    folder.run()
+    folder.trim("a", 1)
+    folder.close()
+    folder.disk.remove("published/ends")
+    folder.disk.fail("write", name_contains="published/ends", times=1000)
+    folder.open()
+    folder.disk.forget_faults()
+    folder.trim("a", 3)
+    folder.tick()
+    assert folder.killed().check_view()["a/0"].start == 3
+
+
 def test_readers_are_told_of_a_topic_once_there_is_room_to_tell_it() -> None:
     folder = SimulatedFolder()
     folder.open()

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import product
 
 import pytest
@@ -12,6 +13,7 @@ from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
+from tests.unit.stream.one_log import during_next_sync
 
 # Large appends get frames of their own: a group of them is several writes before one sync.
 LARGE = 300_000
@@ -204,6 +206,24 @@ def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not
     with pytest.raises(PowerCut):
         writer.put_starts({(slot, owner): 9})
     assert PublishedReader(found.power_cut(KeepWrites(kept, "published/"))).start(slot, owner) == 8
+
+
+def test_r7_what_an_open_has_to_tell_and_a_trim_of_the_same_log_do_not_get_in_each_others_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
+    writer = PublishedWriter(disk, 1)
+    with ThreadPoolExecutor(1) as beside:
+        trims: list[Future[None]] = []
+
+        def trim() -> None:
+            trims.append(beside.submit(writer.put_starts, {(slot, owner): 8}))
+            wait(trims, 0.2)  # it may have to wait for its turn
+
+        during_next_sync(monkeypatch, trim)
+        writer.put_starts({(slot, owner): 5})
+    trims[0].result()
+    assert PublishedReader(disk.power_cut("none")).start(slot, owner) == 8
 
 
 def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> None:

@@ -9,6 +9,7 @@ slots, and is replaced whole. Every part has a CRC: a reader that meets a half-w
 
 import json
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -141,6 +142,7 @@ class PublishedWriter:
     def __init__(self, disk: Disk, epoch: int) -> None:
         self._disk = disk
         self._epoch = epoch
+        self._starts_lock = threading.Lock()
         self._failed_copies: dict[int, int] = {}
         make_durable_folder(disk, _FOLDER)
         try:
@@ -168,19 +170,22 @@ class PublishedWriter:
 
         One copy is synced before the other is touched, so that at every moment one is whole and on the disk.
         """
-        parts = []
-        for (slot, owner), start in starts.items():
-            body = _START.pack(_START_MAGIC, *owner, start)
-            parts.append((slot, self._weaker_copy(slot, owner), _CRC.pack(crc32c(body)) + body))
-        self._put_copies([(slot, copy, part) for slot, copy, part in parts])
-        # One copy is enough; the other is the weaker one now, if it cannot be written.
-        with suppress(OSError):
-            self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
+        # One after the other: a sync that fails speaks for what others have written, and is told to one of them alone.
+        with self._starts_lock:
+            parts = []
+            for (slot, owner), start in starts.items():
+                copies = _starts(self._ends, slot, owner)
+                # What an open had to tell, and could not, comes late: a trim may have gone further meanwhile.
+                body = _START.pack(_START_MAGIC, *owner, max(start, *(copy or 0 for copy in copies)))
+                parts.append((slot, self._weaker_copy(slot, *copies), _CRC.pack(crc32c(body)) + body))
+            self._put_copies([(slot, copy, part) for slot, copy, part in parts])
+            # One copy is enough; the other is the weaker one now, if it cannot be written.
+            with suppress(OSError):
+                self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
 
-    def _weaker_copy(self, slot: int, owner: Owner) -> int:
+    def _weaker_copy(self, slot: int, first: int | None, second: int | None) -> int:
         if slot in self._failed_copies:
             return self._failed_copies[slot]
-        first, second = _starts(self._ends, slot, owner)
         return 1 if first is not None and (second is None or second < first) else 0
 
     def _put_copies(self, copies: Sequence[tuple[int, int, bytes]]) -> None:
