@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import Unavailable
+from cordwood.log.native.plog import PlogId
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Broken, Fate
@@ -256,6 +257,22 @@ def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -
     assert data is not None
     assert len(killed.disk.contents(f"plogs/{data.id.file_name}")) < 300
     killed.check()
+
+
+def test_a_log_that_is_trimmed_to_its_end_and_not_written_to_gives_the_next_plog_back() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 1, 3000)  # more than half of a plog: the next one is made
+    folder.run()
+    folder.trim("a", 1)
+    folder.run()
+    folder.clock.advance(20)
+    folder.engine.quiet_down()
+    folder.run()
+    metadata = PlogId.parse(folder.coordinator.metadata_plog() or "")
+    assert folder.engine.plogs.files() == {metadata.random}
+    assert_works(folder)
 
 
 LIMITED = """

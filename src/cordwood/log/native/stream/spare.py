@@ -23,6 +23,11 @@ class PlogMaker:
         self._spare: Plog | None = None
         self._asked = False
 
+    @property
+    def ahead(self) -> bool:
+        """Whether the next plog was asked for: it is there, or may be soon."""
+        return self._asked
+
     def make(self, size: int, least: int) -> Plog:
         """The spare if it is large enough, else a new one.
 

@@ -81,7 +81,8 @@ class Stream:
     @property
     def holds_space(self) -> bool:
         """Whether `quiet_down` has something to give back: a file, or the space of one that a crash left unsealed."""
-        return self._seal_due or (self._active is not None and not self._quiet)
+        # A log that was trimmed to its end may have no plog but the next.
+        return self._seal_due or self._maker.ahead or (self._active is not None and not self._quiet)
 
     def expire(self, now: float) -> None:
         """Tell callers whose time has run out; what is already being written may still become durable."""
