@@ -160,9 +160,11 @@ class FolderLog:
         """Call `job` once when the log ends beyond `beyond`, or is closed: at once if it does already."""
         stream = self.open()
         with self._lock:
+            # First: whoever writes looks without the lock whether anybody waits, once it has made the log longer.
+            self._growth_wanted.add(job)
             if stream.durable.next_offset <= beyond and self._closed is None:
-                self._growth_wanted.add(job)
                 return
+            self._growth_wanted.discard(job)
         job()
 
     def forget(self, job: Job) -> None:
