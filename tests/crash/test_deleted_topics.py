@@ -63,3 +63,22 @@ def test_a_folder_that_is_closed_before_it_is_swept_is_swept_by_the_next_open(
     again.run()
     again.check()
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_folder_that_is_closed_waits_for_what_is_left_of_a_deleted_topic(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = SimulatedFolder(seed=seed)
+    folder.open()
+    folder.create_topic("deleted", partitions=3)
+    folder.put("deleted")
+    folder.run()
+    for partition in range(2):
+        folder.put("deleted", 1, 3000, partition=partition)  # under way, into new plogs
+    told: list[str] = []
+    folder.engine.delete_topic("deleted", lambda: told.append("deleted"))
+    folder.engine.close(lambda: told.append("closed"))
+    folder.run()
+    assert (told, folder.unanswered(), caplog.records) == (["deleted", "closed"], [], [])
+    assert len([name for name in folder.disk.names() if name.startswith("plogs/")]) == 1

@@ -93,3 +93,20 @@ def test_time_that_has_not_run_out_changes_nothing(one: OneLog) -> None:
     one.folder.engine.expire()
     one.run()
     assert caller.answers == [range(1, 2)]
+
+
+def test_time_that_runs_out_while_the_topic_is_being_deleted_is_told() -> None:
+    one = OneLog(used=False)
+    caller = one.submit(b"synced", deadline=one.clock.now + 5)
+    one.folder.workers.run_one()
+    one.folder.workers.run_one()
+    # Its switch is not recorded, and cannot be now.
+    one.folder.disk.capacity = one.folder.disk.used
+    one.run()
+    one.folder.engine.delete_topic("a", lambda: None)
+    one.run()
+    assert caller.answers == []
+    one.clock.advance(10)
+    one.folder.engine.expire()
+    assert isinstance(caller.error, Timeout)
+    assert caller.error.outcome == "unknown"

@@ -134,16 +134,16 @@ class FolderEngine:
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
             # After the topic is gone from the list: whoever asks for a log from now on finds no topic.
             with self._logs_lock:
-                logs = {owner: self._logs.pop(owner, None) for owner in owners}
-        gone = NotFound(f"topic {name!r} was deleted")
-        countdown = Countdown(len(owners), done)
-        for owner, log in logs.items():
-            self._metadata.unwanted(_service(owner))
-            forget = partial(self._forget, _service(owner), countdown.one_done)
-            if log is None:
-                forget()
-            else:
-                log.close(gone, forget)
+                logs = {owner: self._logs.get(owner) for owner in owners}
+            gone = NotFound(f"topic {name!r} was deleted")
+            countdown = Countdown(len(owners), done)
+            for owner, log in logs.items():
+                self._metadata.unwanted(_service(owner))
+                forget = partial(self._forget_log, owner, countdown.one_done)
+                if log is None:
+                    forget()
+                else:
+                    log.close(gone, forget)
 
     def log(self, topic: str, partition: int) -> FolderLog:
         """No I/O. `NotFound` if there is no such topic or partition."""
@@ -289,6 +289,12 @@ class FolderEngine:
             self._check_open()
             raise NotFound(f"topic {name!r} does not exist: create it with create_topic({name!r})")
         return published
+
+    def _forget_log(self, owner: Owner, done: Done) -> None:
+        # Not before it is closed: until then its callers may have to be told, and whoever closes the folder waits.
+        with self._logs_lock:
+            self._logs.pop(owner, None)
+        self._forget(_service(owner), done)
 
     def _forget(self, service: str, done: Done) -> None:
         """Take a service out of the metadata, then delete its plogs."""

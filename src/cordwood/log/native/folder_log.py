@@ -64,6 +64,8 @@ class FolderLog:
         self._opening = False
         self._growth_wanted: set[Job] = set()
         self._closed: CordwoodError | None = None
+        # Who waits for the end of a close; None once it is reached.
+        self._close_wanted: list[Done] | None = []
         self._failure: CordwoodError | None = None
 
     @property
@@ -192,19 +194,33 @@ class FolderLog:
         stream.turn.run(partial(stream.drop, before, done))
 
     def close(self, error: CordwoodError, done: Done) -> None:
-        """Finish what is queued and seal; later calls raise `error`."""
+        """Finish what is queued and seal; later calls raise `error`. Where that is under way it is waited for."""
         with self._lock:
-            self._closed = error
+            first = self._closed is None
+            self._closed = self._closed or error
+            closed = self._close_wanted is None
+            if self._close_wanted is not None:
+                self._close_wanted.append(done)
             early, self._early = self._early, []
             stream = self._stream
+        if closed:
+            done()
+        if not first:
+            return
         refused = copy(error)
         refused.outcome = "not_written"
         fail(early, refused)
         self._tell_growth()
         if stream is None:
-            done()
+            self._tell_closed()
         else:
-            stream.finish(error, done)
+            stream.finish(error, self._tell_closed)
+
+    def _tell_closed(self) -> None:
+        with self._lock:
+            wanted, self._close_wanted = self._close_wanted or [], None
+        for done in wanted:
+            done()
 
     def _check_open(self) -> None:
         if self._closed is not None:
