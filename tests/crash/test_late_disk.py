@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Timeout, Unavailable
+from cordwood import Batch, Client, Timeout, Unavailable
+from cordwood.log.native import folder as folder_module
+from cordwood.log.native.engine import FolderEngine
+from cordwood.log.native.folder_lock import is_written
 
 OPEN_IT = "import cordwood, sys; cordwood.sync.connect(sys.argv[1]).close()"
 
@@ -105,6 +108,42 @@ async def test_a_folder_whose_close_timed_out_stays_locked_until_its_last_write_
     async with cordwood.connect(url) as client:
         values = [value async for batch in client.log("a").read() for value in batch.values]
     assert values == [b"before", b"late"]
+
+
+async def closed_in_time(client: Client, data: Path, disk: LateDisk) -> None:
+    """Its close is told in time, and the folder is let go when the disk has answered."""
+    with pytest.raises(Timeout, match="stays locked"):
+        await asyncio.wait_for(client.close(), 30)
+    assert is_written(data / "lock")
+    disk.answers.set()
+    async with asyncio.timeout(30):
+        while is_written(data / "lock"):
+            await asyncio.to_thread(disk.answers.wait)
+
+
+async def test_a_folder_is_closed_in_time_though_a_topic_is_being_made(tmp_path: Path, disk: LateDisk) -> None:
+    client = await cordwood.connect(tmp_path / "data", timeout=0.5)
+    disk.answers.clear()
+    making = asyncio.ensure_future(client.create_topic("a", timeout=60))
+    assert await asyncio.to_thread(disk.asked.wait, 30)
+    await closed_in_time(client, tmp_path / "data", disk)
+    assert (await making).name == "a"
+
+
+async def test_a_folder_is_closed_in_time_though_its_retention_is_under_way(
+    tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def enforce_retention(engine: FolderEngine) -> None:
+        if not disk.answers.is_set():
+            disk.asked.set()
+            disk.answers.wait(60)
+
+    monkeypatch.setattr(FolderEngine, "enforce_retention", enforce_retention)
+    monkeypatch.setattr(folder_module, "_RETENTION_SECONDS", 0.01)
+    client = await cordwood.connect(tmp_path / "data", timeout=0.5)
+    disk.answers.clear()
+    assert await asyncio.to_thread(disk.asked.wait, 30)
+    await closed_in_time(client, tmp_path / "data", disk)
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["by the writer", "beside it"])

@@ -173,17 +173,21 @@ class WritingFolder(_Open):
 
     def _shut_down(self, timeout: float) -> None:
         self.gone = "the connection is closed: connect again"
-        for ticker in self._tickers:
-            ticker.close()
         self.executor.shutdown(wait=False)
         finished = threading.Event()
         _closing.add(self.path)
-        self._engine.close(lambda: self._let_go(finished))
+        # Not here: a retention, or who makes a topic, may wait for a disk that does not answer.
+        in_a_thread("cordwood-end", partial(self._end, finished))
         if not finished.wait(timeout):
             raise Timeout(
                 f"closing {self.path} took more than {timeout} s; what was acked is durable,"
                 " and the folder stays locked until the disk has answered"
             )
+
+    def _end(self, finished: threading.Event) -> None:
+        for ticker in self._tickers:
+            ticker.close()
+        self._engine.close(lambda: self._let_go(finished))
 
     def _let_go(self, finished: threading.Event) -> None:
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
