@@ -4,6 +4,7 @@ Who reads is told in time, and loses nothing by trying again.
 """
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -18,6 +19,8 @@ from cordwood import Batch, Client, Timeout, Unavailable
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import FolderEngine
 from cordwood.log.native.folder_lock import is_written
+from cordwood.log.native.published import METADATA_OWNER, Owner, PublishedWriter
+from cordwood.log.native.stream.gate import Durable
 
 OPEN_IT = "import cordwood, sys; cordwood.sync.connect(sys.argv[1]).close()"
 
@@ -108,6 +111,56 @@ async def test_a_folder_whose_close_timed_out_stays_locked_until_its_last_write_
     async with cordwood.connect(url) as client:
         values = [value async for batch in client.log("a").read() for value in batch.values]
     assert values == [b"before", b"late"]
+
+
+async def test_an_append_is_told_in_time_though_what_is_tried_again_waits_for_the_disk(
+    tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cordwood.connect(tmp_path / "data") as client:
+        await client.create_topic("a")
+        log = client.log("a")
+        await log.append(Batch.of([b"before"]))
+        late = os.fdatasync
+
+        def failing_then_late(descriptor: int) -> None:
+            if disk.answers.is_set():
+                raise OSError(errno.EIO, "the disk fails")
+            late(descriptor)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", failing_then_late)
+            await client.create_topic("b")  # readers cannot be told of it: that is tried again
+            disk.answers.clear()
+            assert await asyncio.to_thread(disk.asked.wait, 30)
+            with pytest.raises(Timeout) as caught:
+                await asyncio.wait_for(log.append(Batch.of([b"late"]), timeout=0.2), 10)
+            assert caught.value.outcome == "unknown"
+        disk.answers.set()
+
+
+@pytest.mark.parametrize("switched", [False, True], ids=["in its plog", "into a new plog"])
+async def test_an_append_is_told_in_time_though_telling_readers_waits_for_the_disk(
+    tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch, switched: bool
+) -> None:
+    async with cordwood.connect(tmp_path / "data") as client:
+        await client.create_topic("a")
+        log = client.log("a")
+        if not switched:
+            await log.append(Batch.of([b"before"]))
+        put_end = PublishedWriter.put_end
+
+        def late(writer: PublishedWriter, slot: int, owner: Owner, durable: Durable) -> None:
+            if owner != METADATA_OWNER and durable.next_offset > (0 if switched else 1):
+                disk.answers.wait(60)
+            put_end(writer, slot, owner, durable)
+
+        monkeypatch.setattr(PublishedWriter, "put_end", late)
+        monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)  # only that waits
+        disk.answers.clear()
+        with pytest.raises(Timeout) as caught:
+            await asyncio.wait_for(log.append(Batch.of([b"late"]), timeout=0.2), 10)
+        assert caught.value.outcome == "unknown"
+        disk.answers.set()
 
 
 async def closed_in_time(client: Client, data: Path, disk: LateDisk) -> None:

@@ -111,6 +111,7 @@ class SimulatedFolder:
         """What happens from time to time: time goes on, and what waits for room is tried again."""
         self.clock.advance(seconds)
         self.engine.expire()
+        self.engine.catch_up()
         self.run()
 
     def power_cut(self, choose: Random | Chooser | Literal["none", "all"], *, seed: int = 0) -> "SimulatedFolder":

@@ -168,15 +168,17 @@ class FolderEngine:
     # -- from time to time ---------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Tell callers whose time has run out, and try again what waits for room."""
+        """Tell callers whose time has run out. Waits for no disk: they are told also while it does not answer."""
         now = self._clock.monotonic()
+        for log in list(self._logs.values()):
+            log.expire(now)
+
+    def catch_up(self) -> None:
+        """Blocks. Tries again what waits for room, and what readers could not be told."""
         self._metadata.retry()
         self._published.again()
-        logs = list(self._logs.values())
-        for log in logs:
+        for log in list(self._logs.values()):
             log.publish_again()
-        for log in logs:
-            log.expire(now)
 
     def quiet_down(self) -> None:
         """Take files and unwritten space from logs that are not written to."""

@@ -30,6 +30,7 @@ _COORDINATOR = "coordinator.db"
 _WRITERS = 8
 _READERS = 4
 _EXPIRE_SECONDS = 0.25
+_CATCH_UP_SECONDS = 0.25
 _QUIET_SECONDS = 1.0
 _RETENTION_SECONDS = 10.0
 _UNFINISHED_SECONDS = 1.0
@@ -108,7 +109,11 @@ class WritingFolder(_Open):
         except BaseException:
             self._lock.release()
             raise
-        self._expiring = Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire)
+        # Until the engine is closed, which may have to wait for room.
+        self._until_the_end = [
+            Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire),
+            Ticker("cordwood-catch-up", _CATCH_UP_SECONDS, self._engine.catch_up),
+        ]
         self._tickers = [
             Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
             Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
@@ -191,7 +196,8 @@ class WritingFolder(_Open):
 
     def _let_go(self, finished: threading.Event) -> None:
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
-        self._expiring.close()
+        for ticker in self._until_the_end:
+            ticker.close()
         self._workers.close()
         self._lock.release()
         _closing.discard(self.path)

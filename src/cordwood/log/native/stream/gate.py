@@ -56,7 +56,8 @@ class AckGate:
         return self._release()
 
     def waiting(self) -> list[Append]:
-        return [append for group in self._held for append in group.appends]
+        """May be called at any time, beside the other two."""
+        return [append for group in tuple(self._held) for append in group.appends]
 
     def _release(self) -> list[Synced]:
         released = []

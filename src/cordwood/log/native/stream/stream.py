@@ -65,8 +65,8 @@ class Stream:
         self._needed = 0
         self._gate = AckGate()
         self._gate_lock = threading.Lock()
+        self._leaving: list[Append] = []
         self._switches = 0
-
         self._active: Plog | None = None
         self._quiet = False
         # The last link is sealed, but the metadata does not know yet.
@@ -80,15 +80,14 @@ class Stream:
 
     @property
     def holds_space(self) -> bool:
-        """Whether `quiet_down` has something to give back: a file, or the space of one that a crash left unsealed."""
-        # A log that was trimmed to its end may have no plog but the next.
+        """Whether `quiet_down` has something to give back: files, or the space of one that a crash left unsealed."""
         return self._seal_due or self._maker.ahead or (self._active is not None and not self._quiet)
 
     def expire(self, now: float) -> None:
         """Tell callers whose time has run out; what is already being written may still become durable."""
         self.turn.expire(now)
-        with self._gate_lock:
-            flying = [*self.turn.in_flight, *self._gate.waiting()]
+        # Without the gate's lock, which is held while readers are told: that may wait for the disk.
+        flying = [*self.turn.in_flight, *self._gate.waiting(), *self._leaving]
         late = [append for append in flying if append.deadline <= now]
         if late:
             fail(
@@ -259,9 +258,11 @@ class Stream:
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
         if groups:
+            self._leaving = groups[0].appends if len(groups) == 1 else [x for group in groups for x in group.appends]
             self.durable = groups[-1].durable
             self._on_durable(self.durable)
-            deliver(groups[0].appends if len(groups) == 1 else [x for group in groups for x in group.appends])
+            deliver(self._leaving)
+            self._leaving = []
 
     # -- from one plog to the next ------------------------------------------------------------------------------
 
