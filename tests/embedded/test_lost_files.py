@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_an_opening_that_fails_leaves_no_file_open(data: Path) -> None:
         read(data)
     open_files = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
     assert [file for file in open_files if file.is_relative_to(data)] == []
+
+
+def test_an_opening_that_fails_leaves_no_thread(data: Path) -> None:
+    shutil.rmtree(data / "plogs")
+    before = set(threading.enumerate())
+    with pytest.raises(Corrupt):
+        read(data)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_folder_that_vanishes_beneath_its_writer_is_no_matter_of_space(data: Path) -> None:

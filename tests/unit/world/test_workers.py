@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from cordwood.errors import Unavailable
 from cordwood.log.native.world.workers import ThreadWorkers, Ticker
 
 
@@ -44,6 +45,35 @@ def test_what_was_spawned_before_a_close_is_done_and_the_threads_end() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert sorted(done) == list(range(50))
+
+
+def test_where_no_thread_can_be_had_jobs_are_done_by_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = ThreadWorkers("few", 3)
+    done = threading.Semaphore(0)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(6):
+            workers.spawn(done.release)
+        assert all(done.acquire(timeout=5) for _ in range(6))
+    # And they are started once that is possible.
+    together = threading.Barrier(4)
+    for _ in range(3):
+        workers.spawn(lambda: together.wait(5) and None)
+    together.wait(5)
+    workers.close()
+
+
+def test_workers_that_get_no_thread_at_all_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(Unavailable, match="none can be had: can't start new thread"):
+        ThreadWorkers("none", 3)
 
 
 def test_a_ticker_ticks_until_it_is_closed() -> None:

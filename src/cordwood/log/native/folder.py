@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -95,20 +96,17 @@ class WritingFolder(_Open):
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
         self._lock = FolderLock(path / _LOCK)
-        try:
+        with ExitStack() as failed:
+            failed.callback(self._lock.release)
             _check_whole(path, disk)
             coordinator = SqliteCoordinator(path / _COORDINATOR)
-            try:
-                self._workers = ThreadWorkers("cordwood-write", _WRITERS)
-                clock = RealClock()
-                self._engine = FolderEngine(disk, clock, self._workers, coordinator)
-                self._lock.speak()
-            except BaseException:
-                coordinator.close()
-                raise
-        except BaseException:
-            self._lock.release()
-            raise
+            failed.callback(coordinator.close)
+            self._workers = ThreadWorkers("cordwood-write", _WRITERS)
+            failed.callback(self._workers.close)
+            clock = RealClock()
+            self._engine = FolderEngine(disk, clock, self._workers, coordinator)
+            self._lock.speak()
+            failed.pop_all()
         # Until the engine is closed, which may have to wait for room.
         self._until_the_end = [
             Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire),

@@ -3,8 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Protocol
+
+from cordwood.errors import Unavailable
 
 Job = Callable[[], None]
 
@@ -21,7 +24,8 @@ class Workers(Protocol):
 
 
 class ThreadWorkers:
-    """A few threads. They start when there is work, and end with `close`, or with the interpreter.
+    """A few threads. The first starts at once, so that what is spawned is done though no other can be had; those start
+    when there is work. They end with `close`, or with the interpreter.
 
     Not a ThreadPoolExecutor: nobody asks for a job's future, and making it takes as long as handing over the job.
     """
@@ -33,11 +37,16 @@ class ThreadWorkers:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+        try:
+            self._start()
+        except RuntimeError as error:
+            raise Unavailable(f"writing needs a thread, and none can be had: {error}") from error
 
     def spawn(self, job: Job) -> None:
         self._jobs.put(job)
         if self._idle < self._jobs.qsize() and self._threads < self._threads_max:
-            self._start()
+            with suppress(RuntimeError):
+                self._start()
 
     def wait(self, happened: threading.Event) -> None:
         happened.wait()
@@ -53,9 +62,9 @@ class ThreadWorkers:
         with self._lock:
             if self._threads >= self._threads_max:
                 return
+            name = f"{self._name}-{self._threads + 1}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
             self._threads += 1
-            name = f"{self._name}-{self._threads}"
-        threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def _work(self) -> None:
         while True:
