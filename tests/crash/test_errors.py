@@ -51,6 +51,26 @@ def test_an_error_of_any_operation_leaves_a_log_that_is_whole(history: History, 
             raise AssertionError(f"{operation} number {count} failed") from error
 
 
+@each_operation
+def test_an_opening_that_fails_at_any_operation_leaves_no_file_open(operation: Operation) -> None:
+    crashed = SimulatedFolder()
+    crashed.open()
+    crashed.create_topic("a")
+    crashed.put("a", 3)
+    crashed.run()
+    crashed.trim("a", 1)
+    for before in (crashed, SimulatedFolder()):
+        failed, count = True, 0
+        while failed:
+            found = before.killed()
+            found.disk.fail(operation, after=count)
+            try:
+                found.open()
+            except (CordwoodError, OSError):
+                assert found.disk.open_files() == [], f"{operation} number {count} failed"
+            failed, count = not found.disk.faults_left(), count + 1
+
+
 def test_an_error_of_any_operation_of_a_recovery_leaves_a_log_that_is_whole() -> None:
     crashed = SimulatedFolder(5)
     crashed.open()

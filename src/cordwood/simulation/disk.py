@@ -202,6 +202,11 @@ class SimulatedDisk:
         with self._lock:
             return sorted(self._root.files())
 
+    def open_files(self) -> builtins.list[str]:
+        """The names of the files that somebody has open, sorted."""
+        with self._lock:
+            return sorted(name for name, node in self._root.files().items() if node in self._opened)
+
     @property
     def operations(self) -> int:
         """How many mutating operations have begun; those that had nothing to do are not counted."""

@@ -147,8 +147,6 @@ class PublishedWriter:
         make_durable_folder(disk, _FOLDER)
         try:
             self._ends = disk.open(_ENDS, write=True)
-            # A killed writer may have left one copy of a start on the disk, and the other in the page cache alone.
-            self._ends.sync()
         except FileNotFoundError:
             self._ends = disk.create(_ENDS)
             try:
@@ -159,6 +157,13 @@ class PublishedWriter:
                 # Or the next open would take a name for durable that is not.
                 disk.remove(_ENDS)
                 raise
+            return
+        try:
+            # A killed writer may have left one copy of a start on the disk, and the other in the page cache alone.
+            self._ends.sync()
+        except OSError:
+            self._ends.close()
+            raise
 
     def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
         plog = 0 if durable.plog is None else durable.plog.random

@@ -36,9 +36,9 @@ class Publisher:
         trimmed: Mapping[Owner, tuple[int, int]],
         metadata_plog: str | None,
     ) -> None:
-        self.writer = PublishedWriter(disk, epoch)
         self._reader = PublishedReader(disk)
         self._before = _readable_catalog(self._reader)
+        self.writer = PublishedWriter(disk, epoch)
         self._cluster = cluster
         self._group = group
         self._epoch = epoch
