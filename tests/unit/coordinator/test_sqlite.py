@@ -122,6 +122,15 @@ def test_a_trim_needs_no_space_that_was_not_there_when_the_folder_was_opened(
     assert [(file.stat().st_size, file.stat().st_blocks) for file in files] == before
 
 
+def test_a_call_that_comes_after_the_close_is_unavailable_and_not_taken_for_damage(path: Path) -> None:
+    coordinator = SqliteCoordinator(path)
+    coordinator.close()
+    coordinator.close()
+    with pytest.raises(Unavailable, match=r"coordinator\.db is closed: connect again") as caught:
+        coordinator.trim(1, 0, 5, 7)
+    assert caught.value.outcome == "not_written"
+
+
 def test_threads_take_turns(coordinator: SqliteCoordinator) -> None:
     together = threading.Barrier(2)
     epochs: list[int] = []

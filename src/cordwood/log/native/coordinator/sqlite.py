@@ -43,6 +43,7 @@ class SqliteCoordinator:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._turn = threading.Lock()
+        self._closed = False
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
         except sqlite3.DatabaseError as error:
@@ -89,6 +90,8 @@ class SqliteCoordinator:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._turn:
+            if self._closed:
+                raise Unavailable(f"{self._path} is closed: connect again", outcome="not_written")
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
@@ -196,6 +199,7 @@ class SqliteCoordinator:
 
     def close(self) -> None:
         with self._turn:
+            self._closed = True
             self._db.close()
 
 
