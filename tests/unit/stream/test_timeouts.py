@@ -3,6 +3,7 @@
 import pytest
 
 from cordwood.errors import Timeout
+from cordwood.simulation.file import SimulatedFile
 from tests.unit.stream.one_log import NEVER, Caller, OneLog, during_next_sync
 
 
@@ -81,6 +82,25 @@ def test_a_log_that_could_not_be_opened_is_opened_anew_for_the_next_append() -> 
     killed.disk.fail("read", name_contains="plogs/")
     failed = one.submit(b"refused")
     one.run()
+    assert failed.error.outcome == "not_written"
+    caller = one.submit(b"next")
+    one.run()
+    assert (caller.offsets, one.values()) == (range(1, 2), [b"first", b"next"])
+
+
+def test_a_log_whose_opening_had_no_memory_is_opened_anew_for_the_next_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = OneLog().folder.killed()
+    killed.open()
+    killed.run()
+    one = OneLog.of(killed)
+
+    def no_memory(file: SimulatedFile, size: int, position: int) -> memoryview:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimulatedFile, "read", no_memory)
+        failed = one.submit(b"refused")
+        one.run()
     assert failed.error.outcome == "not_written"
     caller = one.submit(b"next")
     one.run()

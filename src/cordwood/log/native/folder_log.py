@@ -233,8 +233,10 @@ class FolderLog:
     def _open_for_early(self) -> None:
         try:
             self.open()
-        except (CordwoodError, OSError) as error:
-            failure = error if isinstance(error, CordwoodError) else Unavailable(f"{self.name}: {error}")
+        except Exception as error:
+            # Whatever it was: those who wait are told, and the next append tries again.
+            reason = str(error) or repr(error)
+            failure = error if isinstance(error, CordwoodError) else Unavailable(f"{self.name}: {reason}")
             failure.outcome = "not_written"
             with self._lock:
                 early, self._early, self._opening = self._early, [], False
