@@ -11,6 +11,7 @@ import pytest
 from cordwood.errors import Corrupt
 from cordwood.log.native.engine import EngineSettings
 from cordwood.log.native.stream.cursor import LogCursor, offset_at
+from cordwood.records import Batch, decode_header, encode_frame
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
 
@@ -148,6 +149,108 @@ def test_a_damaged_header_gives_no_wrong_offset_for_a_time() -> None:
                 assert [offset_at(damaged.log("a"), time) for time in times] == list(range(5))
             except Corrupt as error:
                 check_place(error)
+
+
+def four_batches() -> SimulatedFolder:
+    """Two records each, in one plog.
+
+    The third has frames as a value: all of that plog before it, and one of another plog that names its place.
+    """
+    folder = SimulatedFolder(settings=EngineSettings())
+    folder.open()
+    folder.create_topic("a")
+    for number in range(4):
+        value = b"%d" % number
+        if number == 2:
+            name, places = open_plog(folder)
+            value = folder.disk.contents(name)[: 2 * places[1]]
+            # Behind the header of the third, three offsets in 16 bytes, and the copy.
+            place = {"position": 2 * places[1] + 96 + 16 + len(value), "first_offset": 5}
+            value += encode_frame([Batch.of([b"x"])], plog=7, **place, epoch=1, synced_end=0, now_ms=0)
+        folder.append("a", value, b"and %d" % number)
+        folder.run()
+    return folder
+
+
+def values_from(folder: SimulatedFolder, start: int, stop: int | None = None) -> list[bytes | None]:
+    cursor = LogCursor(folder.log("a"), start)
+    values = []
+    try:
+        while batches := cursor.read(stop):
+            values += [value for batch in batches for value in batch.values]
+    finally:
+        cursor.close()
+    return values
+
+
+@pytest.mark.parametrize(("chunk", "step"), [(104, 11), (256 * 1024, 1)])
+def test_a_damaged_header_costs_its_own_batch_alone(monkeypatch: pytest.MonkeyPatch, chunk: int, step: int) -> None:
+    monkeypatch.setattr("cordwood.log.native.stream.blocks._FIND_BYTES", chunk)
+    folder = four_batches()
+    name, found = open_plog(folder)
+    headers = [decode_header(folder.disk.contents(name), place) for place in found]
+    assert [header.first_offset for header in headers] == [0, 2, 4, 0, 2, 5, 6]
+    assert headers[5].position == found[5]
+    frames = [*found[:3], found[6]]
+    whole = values_from(folder, 0)
+    for number, begin in enumerate(frames[:3]):
+        lost = range(2 * number, 2 * number + 2)
+        for bit in range(8 * begin, 8 * (begin + 96), step):
+            folder.disk.flip_bit(name, bit)
+            for start in range(8):
+                if start >= lost.stop:
+                    assert values_from(folder, start) == whole[start:]
+                    continue
+                with pytest.raises(Corrupt, match=rf"plog local/0/{name[6:22]} is damaged at byte {begin}: "):
+                    values_from(folder, start)
+                assert values_from(folder, start, lost.start) == whole[start : lost.start]
+            folder.disk.flip_bit(name, bit)
+
+
+def test_headers_that_are_damaged_one_after_the_other_cost_their_own_batches_alone() -> None:
+    folder = one_plog(6)
+    name, frames = open_plog(folder)
+    for place in (frames[0], frames[2], frames[3]):
+        folder.disk.flip_bit(name, 8 * (place + 32))
+    for start, place in ((0, 0), (2, 2), (3, 2)):
+        with pytest.raises(Corrupt, match=rf"is damaged at byte {frames[place]}: "):
+            values_from(folder, start)
+    assert len(values_from(folder, 1, 2)) == 1
+    assert len(values_from(folder, 4)) == 2
+
+
+def test_where_no_header_is_whole_behind_a_damaged_one_it_is_said_of_all_that_follows() -> None:
+    folder = one_plog(3)
+    name, frames = open_plog(folder)
+    for place in frames[1:]:
+        folder.disk.flip_bit(name, 8 * (place + 32))
+    with pytest.raises(Corrupt, match=rf"is damaged at byte {frames[1]}: "):
+        values_from(folder, 2)
+
+
+def test_a_time_is_not_looked_for_behind_a_damaged_header_unless_all_before_is_trimmed() -> None:
+    folder = SimulatedFolder(settings=EngineSettings())
+    folder.open()
+    folder.create_topic("a")
+    times = []
+    for _ in range(3):
+        folder.clock.advance(10)
+        times.append(folder.clock.time_ms())
+        folder.put("a", 2)
+        folder.run()
+    name, frames = open_plog(folder)
+    folder.disk.flip_bit(name, 8 * (frames[1] + 32))
+    assert offset_at(folder.log("a"), times[0]) == 0
+    for start in (0, 3):
+        folder.trim("a", start)
+        folder.run()
+        # The batch that is lost may have been of that time: the records of a log are in no order of time.
+        with pytest.raises(Corrupt, match=rf"is damaged at byte {frames[1]}: "):
+            offset_at(folder.log("a"), times[2])
+    folder.trim("a", 4)
+    folder.run()
+    assert offset_at(folder.log("a"), times[0]) == 4
+    assert offset_at(folder.log("a"), times[2]) == 4
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])

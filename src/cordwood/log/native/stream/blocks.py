@@ -1,10 +1,12 @@
 """Frames out of plogs, in large steps: one read of the disk for many frames, columns that are views of that read."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt
 from cordwood.records import (
+    FRAME_ALIGNMENT,
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
     LARGE_FRAME_BYTES,
@@ -14,6 +16,7 @@ from cordwood.records import (
     decode_frame,
     decode_header,
 )
+from cordwood.records.frame import MAGIC
 
 from ..plog import PlogId, PlogStore
 from ..world.disk import File
@@ -125,13 +128,16 @@ class PlogCursor:
 
     def skip_to(self, offset: int, first_offset: int, end: int) -> None:
         """Move to the frame that holds `offset`; `first_offset` is that of the frame here."""
-        if self.skip(first_offset, end, lambda header: header.next_offset > offset) is None:
+        if self.skip(first_offset, end, lambda header: header.next_offset > offset, wanted_from=offset) is None:
             raise self._damaged(self.position, f"offset {offset} should stand before")
 
-    def skip(self, first_offset: int, end: int, found: Callable[[FrameHeader], bool]) -> int | None:
+    def skip(
+        self, first_offset: int, end: int, found: Callable[[FrameHeader], bool], *, wanted_from: int
+    ) -> int | None:
         """Move to the first frame that is `found`, by frame headers alone; returns its first offset, None at `end`.
 
-        `first_offset` is that of the frame here. Each frame must follow the one before, so that none is passed over.
+        `first_offset` is that of the frame here. Each frame must follow the one before, so that none is passed over;
+        but for those with a damaged header, where the next whole one shows that all in them is below `wanted_from`.
         """
         while self.position < end:
             start = self.position
@@ -141,7 +147,11 @@ class PlogCursor:
                 try:
                     header = self._header(data, at)
                 except Corrupt as error:
-                    raise self._damaged(start + at, str(error)) from error
+                    behind = self._header_behind(start + at, end)
+                    if behind is None or not first_offset < behind.first_offset <= wanted_from:
+                        raise self._damaged(start + at, str(error)) from error
+                    first_offset, at = behind.first_offset, behind.position - start
+                    continue
                 if header.first_offset != first_offset:
                     raise self._damaged(start + at, f"it begins at offset {header.first_offset}, not {first_offset}")
                 if found(header):
@@ -156,6 +166,28 @@ class PlogCursor:
 
     def close(self) -> None:
         self._file.close()
+
+    def _header_behind(self, position: int, end: int) -> FrameHeader | None:
+        """The next whole header of this plog behind a place that is damaged.
+
+        It is none that somebody stored as a value: a plog is written once, from front to back, so that a copy of one of
+        its frames always lies behind the place which that frame names.
+        """
+        start = position + FRAME_ALIGNMENT
+        while start + FRAME_HEADER_BYTES <= end:
+            data = bytes(self._file.read(min(_FIND_BYTES, end - start), start))
+            at = data.find(MAGIC)
+            while at >= 0:
+                with suppress(Corrupt):
+                    header = decode_header(data, at)
+                    if header.plog == self.id.random and header.position == start + at:
+                        return header
+                at = data.find(MAGIC, at + 1)
+            if len(data) < FRAME_HEADER_BYTES:
+                return None
+            # A header that is cut at the end is looked at once more.
+            start += len(data) - FRAME_HEADER_BYTES + 1
+        return None
 
     def _header(self, data: memoryview, at: int) -> FrameHeader:
         header = decode_header(data, at)

@@ -203,7 +203,10 @@ def _offset_in(source: Source, view: View, link: Link, timestamp: int) -> int | 
         first_offset: int | None = link.first_offset
         while first_offset is not None:
             first_offset = cursor.skip(
-                first_offset, end, lambda header: header.timestamp_max >= timestamp and header.next_offset > view.start
+                first_offset,
+                end,
+                lambda header: header.timestamp_max >= timestamp and header.next_offset > view.start,
+                wanted_from=view.start,
             )
             if first_offset is None:
                 return None
