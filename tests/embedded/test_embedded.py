@@ -472,6 +472,57 @@ def test_in_a_forked_child_the_blocking_twin_is_unavailable_too(data: Path) -> N
         forked.ends()
 
 
+FORK_WHILE_READING = """
+import threading
+from cordwood.log.native.world.disk import RealFile
+
+read, reading, forked = RealFile.read, threading.Event(), threading.Event()
+
+def held(file, size, position):
+    reading.set()
+    forked.wait()
+    return read(file, size, position)
+
+async def begin():
+    cw = await cordwood.connect(url)
+    await cw.create_topic("events")
+    log = cw.log("events")
+    for number in range(3):
+        await log.append(Batch.of([b"%d" % number]))
+    begun = log.read()
+    await anext(begun)
+    RealFile.read = held
+    waiting = log.read()
+    step = asyncio.create_task(anext(waiting))
+    await asyncio.to_thread(reading.wait)
+    step.cancel()
+    return cw, begun, waiting
+
+cw, *readers = asyncio.run(begin())
+pid = os.fork()
+if not pid:
+    async def child():
+        for call in [call for reader in readers for call in (reader.__anext__, reader.close)]:
+            try:
+                await asyncio.wait_for(call(), 5)
+            except cordwood.Unavailable:
+                continue
+            os._exit(1)
+    asyncio.run(child())
+    os._exit(0)
+say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+forked.set()
+asyncio.run(cw.close())
+"""
+
+
+@pytest.mark.processes
+def test_in_a_forked_child_a_reader_gives_nothing_out_and_waits_for_no_thread_of_the_parent(data: Path) -> None:
+    with program(FORK_WHILE_READING, data) as forked:
+        assert forked.says() == "0"
+        forked.ends()
+
+
 FORK_WHILE_A_BUFFER_IS_TAKEN = """
 import signal, threading
 from cordwood.log.native.world.disk import _POOL

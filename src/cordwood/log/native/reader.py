@@ -1,6 +1,7 @@
 """Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready."""
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -74,6 +75,7 @@ class NativeReader(Reader):
         self._damage: Corrupt | None = None
         self._failure: Exception | None = None  # what was met and is not raised yet
         self._closed = False
+        self._pid = os.getpid()
         self._poll_seconds = _POLL_SECONDS_MIN
         self._turns = Turns()
         self._wanted: Wanted | None = None
@@ -85,15 +87,18 @@ class NativeReader(Reader):
         self._ended = False
 
     async def __anext__(self) -> StoredBatch:
+        if not self._closed:
+            # In a forked child the turn is the parent's, and so is what was read.
+            self._check()
         if not self._ready:
-            if not self._closed:
-                # Before the turn, which in a forked child is the parent's.
-                self._check()
             async with self._turns.here():
                 await self._make_ready()
         return self._ready.popleft()
 
     async def close(self) -> None:
+        if os.getpid() != self._pid:
+            # The threads to wait for, and whatever locks they held, are the parent's.
+            self._check()
         self._failure = None
         await self._end_reading()
 
