@@ -12,6 +12,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Corrupt, StoredBatch, Unavailable
+from cordwood.log.bridge import Wanted
 from cordwood.log.native.reader import NativeReader
 from cordwood.log.native.stream.blocks import Frames
 from cordwood.log.native.stream.cursor import Step
@@ -197,3 +198,46 @@ async def test_an_error_that_a_cancelled_call_has_met_is_the_next_calls(
         with pytest.raises(StopAsyncIteration):
             await anext(reader)
         busy.set_result(None)
+
+
+def close_elsewhere(reader: NativeReader) -> None:
+    """In another event loop, beside this one."""
+    closing = threading.Thread(target=lambda: asyncio.run(reader.close()))
+    closing.start()
+    closing.join()
+
+
+async def test_a_reader_that_is_closed_in_another_loop_when_a_batch_is_ready_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ready = NativeReader._make_ready
+
+    async def closed_then(reader: NativeReader) -> None:
+        monkeypatch.undo()
+        await make_ready(reader)
+        close_elsewhere(reader)
+
+    async with cordwood.connect(folder, read_only=True) as cw:
+        monkeypatch.setattr(NativeReader, "_make_ready", closed_then)
+        with pytest.raises(StopAsyncIteration):
+            await anext(cw.log("events").read())
+
+
+async def test_a_follower_that_is_closed_in_another_loop_when_it_begins_to_wait_for_growth_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growth = NativeReader._growth
+
+    async def closed_meanwhile(reader: NativeReader) -> None:
+        class ClosedFirst(Wanted):
+            def __init__(self) -> None:
+                super().__init__()
+                close_elsewhere(reader)
+
+        monkeypatch.setattr("cordwood.log.native.reader.Wanted", ClosedFirst)
+        await growth(reader)
+
+    async with cordwood.connect(folder) as cw:
+        monkeypatch.setattr(NativeReader, "_growth", closed_meanwhile)
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(cw.log("events").read(_BATCHES * len(_RECORDS), follow=True)), 20)

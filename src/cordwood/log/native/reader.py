@@ -87,13 +87,18 @@ class NativeReader(Reader):
         self._ended = False
 
     async def __anext__(self) -> StoredBatch:
-        if not self._closed:
-            # In a forked child the turn is the parent's, and so is what was read.
-            self._check()
-        if not self._ready:
-            async with self._turns.here():
-                await self._make_ready()
-        return self._ready.popleft()
+        while True:
+            if not self._closed:
+                # In a forked child the turn is the parent's, and so is what was read.
+                self._check()
+            if not self._ready:
+                async with self._turns.here():
+                    await self._make_ready()
+            try:
+                return self._ready.popleft()
+            except IndexError:
+                # Closed in another loop, just now.
+                continue
 
     async def close(self) -> None:
         if os.getpid() != self._pid:
@@ -302,12 +307,13 @@ class NativeReader(Reader):
 
     async def _growth(self) -> None:
         """Until there may be more to read, or the reader is closed."""
+        self._wanted = grown = Wanted()
         if self._closed:
+            # Looked at only now: whoever closed it in another loop before did not know whom to wake.
             return
         source, cursor = self._source, self._cursor
         assert source is not None
         assert cursor is not None
-        self._wanted = grown = Wanted()
         if isinstance(source, FolderLog):
             wake_up = grown.wake
             source.when_grown(cursor.offset, wake_up)
