@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from cordwood.errors import InvalidInput
+from cordwood.errors import InvalidInput, Unavailable
 
 ALLOWED = "file:FOLDER, kafka://HOST:PORT,…?NAME=VALUE&…, plog://HOST:PORT,…/CLUSTER or a path object"
 KAFKA_PORT = 9092  # what librdkafka takes for a broker without a port
@@ -84,6 +84,8 @@ Url: TypeAlias = FileUrl | KafkaUrl | PlogUrl
 
 def parse_url(url: str | os.PathLike[str], config: Mapping[str, str] = NO_CONFIG) -> Url:
     """Take `url` apart, with the settings of `config` added; InvalidInput says what is wrong with it.
+
+    `Unavailable` where a relative path leads nowhere: the current folder was removed.
 
     >>> parse_url("kafka://b1:9092,b2?client.id=me", {"sasl.password": "x"})
     KafkaUrl(servers=('b1:9092', 'b2:9092'), config={'client.id': 'me', 'sasl.password': '***'})
@@ -163,7 +165,11 @@ def _folder(url: str, path: str) -> FileUrl:
         raise _wrong(url, "the path cannot be encoded for this system") from None
     if b"\0" in encoded:
         raise _wrong(url, "a path has no NUL characters")
-    return FileUrl(Path(path).absolute())
+    try:
+        return FileUrl(Path(path).absolute())
+    except OSError as error:
+        why = f"its path is relative, and there is no current folder: {error}"
+        raise Unavailable(f"cannot connect to {masked_url(url)!r}: {why}") from error
 
 
 def _kafka_url(url: str, rest: str, config: Mapping[str, str]) -> KafkaUrl:

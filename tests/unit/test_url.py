@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cordwood import url as url_module
-from cordwood.errors import InvalidInput
+from cordwood.errors import InvalidInput, Unavailable
 from cordwood.url import FileUrl, KafkaUrl, PlogUrl, masked_url, parse_url
 
 SECRET = "hunter2"
@@ -61,6 +61,18 @@ class TestFolders:
         parsed = parse_url(url)
         monkeypatch.chdir("/")
         assert parsed == FileUrl(tmp_path / "data")
+
+    @pytest.mark.parametrize("url", ["file:./data", Path("data")], ids=repr)
+    def test_a_relative_path_where_the_current_folder_is_gone_is_unavailable(
+        self, url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        with pytest.raises(Unavailable, match=r"data': its path is relative, and there is no current folder"):
+            parse_url(url)
+        assert parse_url("file:/srv") == FileUrl(Path("/srv"))
 
     def test_a_path_object_is_never_read_as_a_url(self) -> None:
         assert parse_url(Path("/srv/file:x%20y?z")) == FileUrl(Path("/srv/file:x%20y?z"))
