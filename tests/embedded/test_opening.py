@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cordwood import Batch, Client, InvalidInput, Timeout
 from cordwood.log.native import embedded
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.folder_lock import is_written
+from cordwood.log.native.world.disk import RealDisk, RealFile
 
 
 @pytest.fixture
@@ -122,3 +124,34 @@ async def test_a_connection_is_entered_once_at_a_time(data: Path) -> None:
                 async with connecting:
                     pytest.fail("entered twice")
     assert not is_written(data / "lock")
+
+
+async def test_a_connection_whose_first_calls_come_at_once_leaves_no_file_open(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events", partitions=2)
+    both_open = threading.Barrier(2)
+    open_file = RealDisk.open
+
+    def opened(disk: RealDisk, name: str, *, write: bool = False) -> RealFile:
+        file = open_file(disk, name, write=write)
+        if name == "published/ends":
+            # Where one waits until the other has opened it, nobody comes.
+            with suppress(threading.BrokenBarrierError):
+                both_open.wait(0.2)
+        return file
+
+    monkeypatch.setattr(RealDisk, "open", opened)
+    async with cordwood.connect(data, read_only=True) as cw:
+        await asyncio.gather(*(cw.log("events", partition).bounds() for partition in range(2)))
+    assert [path for path in open_files() if path.is_relative_to(data)] == []
+
+
+def open_files() -> list[Path]:
+    files = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        # The one that lists them is gone by now.
+        with suppress(FileNotFoundError):
+            files.append(descriptor.readlink())
+    return files

@@ -89,6 +89,7 @@ class PublishedReader:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._ends: File | None = None
+        self._ends_lock = threading.Lock()
         self._decoded: tuple[bytes, Catalog] | None = None
 
     def catalog(self) -> Catalog | None:
@@ -128,12 +129,14 @@ class PublishedReader:
             self._ends.close()
 
     def _file(self) -> File | None:
-        if self._ends is None:
-            try:
-                self._ends = self._disk.open(_ENDS)
-            except FileNotFoundError:
-                return None
-        return self._ends
+        # Two threads that come first would open it twice, and one of the two files is nobody's to close.
+        with self._ends_lock:
+            if self._ends is None:
+                try:
+                    self._ends = self._disk.open(_ENDS)
+                except FileNotFoundError:
+                    return None
+            return self._ends
 
 
 class PublishedWriter:
