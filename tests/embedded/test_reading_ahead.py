@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Corrupt, StoredBatch, Unavailable
+from cordwood import Batch, Corrupt, StoredBatch, Trimmed, Unavailable
 from cordwood.log.bridge import Wanted
+from cordwood.log.native.folder_log import FolderLog
 from cordwood.log.native.reader import NativeReader
 from cordwood.log.native.stream.blocks import Frames
-from cordwood.log.native.stream.cursor import Step
+from cordwood.log.native.stream.cursor import LogCursor, Step
 from cordwood.records import decode_header
 
 _BATCHES = 24
@@ -150,6 +151,51 @@ async def test_a_process_without_a_thread_to_spare_is_told_so(
             patched.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(Unavailable, match="no thread could be started"):
                 await anext(reader)
+
+
+@pytest.mark.parametrize("follow", [False, True], ids=["to the end", "following"])
+async def test_who_names_no_start_begins_at_the_first_kept_offset_though_the_log_is_trimmed_just_then(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    fetch = LogCursor.fetch
+
+    def trimmed_first(cursor: LogCursor, stop: int | None) -> Step | None:
+        monkeypatch.undo()
+        assert isinstance(cursor._source, FolderLog)
+        cursor._source.trim(1500, lambda: None)
+        return fetch(cursor, stop)
+
+    async with cordwood.connect(folder) as cw:
+        monkeypatch.setattr(LogCursor, "fetch", trimmed_first)
+        first = await anext(cw.log("events").read(follow=follow))
+    assert first.offsets == range(1500, 2000)
+
+
+async def test_a_follower_that_has_seen_nothing_yet_is_told_of_records_that_came_and_were_trimmed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = _BATCHES * len(_RECORDS)
+    at_the_end = asyncio.Event()
+    growth = NativeReader._growth
+
+    async def at_the_end_then(reader: NativeReader) -> None:
+        at_the_end.set()
+        await growth(reader)
+
+    async with cordwood.connect(folder) as cw:
+        log = cw.log("events")
+        await log.trim(before=end)
+        monkeypatch.setattr(NativeReader, "_growth", at_the_end_then)
+        waiting = asyncio.ensure_future(anext(log.read(follow=True)))
+        await at_the_end.wait()
+        with monkeypatch.context() as patched:
+            patched.setattr(FolderLog, "_tell_growth", lambda log: None)
+            await log.append(Batch.of([b"a", b"b"]))
+        await log.trim(before=end + 1)
+        await log.append(Batch.of([b"c"]))
+        with pytest.raises(Trimmed) as raised:
+            await waiting
+        assert raised.value.start == end + 1
 
 
 class _Busy(Future[None]):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, thread
 from typing import NoReturn
 
-from cordwood.errors import CordwoodError, Corrupt, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable
 from cordwood.log.arguments import checked_range
 from cordwood.log.bridge import Wanted
 from cordwood.log.interface import Reader
@@ -282,6 +282,7 @@ class NativeReader(Reader):
             return error
 
     def _fetch(self) -> Step | None:
+        begins = self._cursor is None
         if self._cursor is None:
             source = self._resolve()
             view = source.view()
@@ -289,9 +290,15 @@ class NativeReader(Reader):
                 self._stop = self._end(source, view)
             self._cursor = LogCursor(source, view.start if self._start is None else self._start)
             self._source = source
-        if self._at_stop():
-            return None
-        return self._cursor.fetch(self._stop)
+        while not self._at_stop():
+            try:
+                return self._cursor.fetch(self._stop)
+            except Trimmed as error:
+                if not begins or self._start is not None:
+                    raise
+                # Since the look at where the log begins: whoever names no offset begins at the first that is kept.
+                self._cursor.offset = error.start
+        return None
 
     def _end(self, source: Source, view: View) -> int:
         """Where the log ended at the call."""
