@@ -143,4 +143,11 @@ def _unpickled(
     keys: BinaryColumn | None,
     headers: HeaderColumn | None,
 ) -> StoredBatch:
-    return StoredBatch.from_columns(offsets, values, timestamps=timestamps, keys=keys, headers=headers)
+    stored = StoredBatch.from_columns(offsets, values, timestamps=0, keys=keys, headers=headers)
+    # As they were read, which is not always what a caller may give: a record on Kafka without a time has -1.
+    if isinstance(timestamps, int):
+        stored._timestamps = timestamps
+    else:
+        stored._timestamps = memoryview(array("q", timestamps)).toreadonly()
+        stored._flags |= FLAG_TIMESTAMPS
+    return stored

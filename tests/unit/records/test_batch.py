@@ -278,3 +278,11 @@ def test_a_stored_batch_of_rows_is_that_of_their_columns(
 def test_a_batch_is_made_by_of_alone(kind: type[Batch]) -> None:
     with pytest.raises(TypeError, match=r"use Batch\.of\(values\)"):
         kind()
+
+
+@pytest.mark.parametrize("timestamps", [[-1], [-1, 5, -(2**63)]], ids=repr)
+def test_a_stored_batch_whose_records_have_no_time_on_kafka_can_be_pickled_and_copied(timestamps: list[int]) -> None:
+    batch = StoredBatch.from_rows([2, 5, 7][: len(timestamps)], [b"a"] * len(timestamps), timestamps=timestamps)
+    for same in (pickle.loads(pickle.dumps(batch)), copy.copy(batch), copy.deepcopy(batch)):
+        assert same == batch
+        assert same.timestamps.tolist() == timestamps
