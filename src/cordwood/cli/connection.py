@@ -8,12 +8,13 @@ from typing import TypeAlias
 from cordwood.client import Client, connect
 from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log import TopicInfo
-from cordwood.url import FileUrl, parse_url
+from cordwood.url import FileUrl, Url, parse_url
 
 from .event_loop import run
 from .options import config_of, timeout_of, url_of
 
 Command: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
+Check: TypeAlias = Callable[[Url, argparse.Namespace], None]
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 
@@ -27,9 +28,9 @@ def writing(command: Command) -> Run:
     return partial(_run, command, False)
 
 
-def making(command: Command) -> Run:
-    """As `writing`, but it makes the folder where there is none."""
-    return partial(_run, command, False, makes_folder=True)
+def making(command: Command, check: Check) -> Run:
+    """As `writing`, but it makes the folder where there is none; before that `check` refuses what it would not take."""
+    return partial(_run, command, False, check=check)
 
 
 async def topic_info(cw: Client, name: str) -> TopicInfo:
@@ -56,16 +57,18 @@ def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
     return partitions_of(info, wanted)[0]
 
 
-def _run(command: Command, read_only: bool, args: argparse.Namespace, *, makes_folder: bool = False) -> int:
-    run(_connected(command, read_only, makes_folder, args))
+def _run(command: Command, read_only: bool, args: argparse.Namespace, *, check: Check | None = None) -> int:
+    run(_connected(command, read_only, check, args))
     return 0
 
 
-async def _connected(command: Command, read_only: bool, makes_folder: bool, args: argparse.Namespace) -> None:
+async def _connected(command: Command, read_only: bool, check: Check | None, args: argparse.Namespace) -> None:
     config = config_of(args)
     url = parse_url(url_of(args), config)
+    if check is not None:
+        check(url, args)
     # Connecting would make it. After a typo in the url, an empty folder would then pass for the one that was meant.
-    if not makes_folder and isinstance(url, FileUrl) and not url.path.exists():
+    elif isinstance(url, FileUrl) and not url.path.exists():
         raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it")
     async with connect(url_of(args), config=config, timeout=timeout_of(args), read_only=read_only) as cw:
         await command(cw, args)

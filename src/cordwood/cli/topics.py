@@ -7,6 +7,8 @@ import sys
 from cordwood.client import Client
 from cordwood.errors import Conflict, InvalidInput
 from cordwood.log import TopicInfo
+from cordwood.log.topics import checked_folder_replication
+from cordwood.url import FileUrl, Url
 
 from . import FAILED, Commands
 from .checked import partitions, retention, retention_bytes, topic_name
@@ -55,7 +57,7 @@ def _add_create(verbs: Commands) -> None:
     parser.add_argument(
         "--exist-ok", action="store_true", help="a topic that exists already is fine, and stays as it is"
     )
-    parser.set_defaults(run=making(_create))
+    parser.set_defaults(run=making(_create, _check_replication))
 
 
 def _add_delete(verbs: Commands) -> None:
@@ -92,6 +94,11 @@ async def _records(cw: Client, info: TopicInfo) -> int:
         logs = [cw.log(info.name, n) for n in range(first, min(first + _AT_ONCE, info.partitions))]
         kept += sum(stop - start for start, stop in await asyncio.gather(*(log.bounds() for log in logs)))
     return kept
+
+
+def _check_replication(url: Url, args: argparse.Namespace) -> None:
+    if isinstance(url, FileUrl):
+        checked_folder_replication(args.replication)
 
 
 async def _create(cw: Client, args: argparse.Namespace) -> None:

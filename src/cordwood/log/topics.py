@@ -37,6 +37,12 @@ def checked_replication(replication: int | None) -> int | None:
     return replication
 
 
+def checked_folder_replication(replication: int | None) -> int:
+    if replication not in (None, 1):
+        raise InvalidInput(f"replication is {replication}: a folder keeps 1 copy; leave it out, or use kafka://")
+    return 1
+
+
 def checked_partition(topic: str, partition: int) -> int:
     partition = whole_number("partition", partition)
     if partition < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cordwood.wal.data_log import DataLog
 from cordwood.wal.keeper import Keeper
 from cordwood.wal.meta_log import MetaLog
+from cordwood.wal.names import ID_MAX
 from cordwood.wal.opened import Opened, RegionLogs
 from cordwood.wal.restore import restore, take_over
 from cordwood.wal.writer import RECORD_SLACK_BYTES, Writer
@@ -14,6 +15,7 @@ class CordwoodCodec:
     """`codec="cordwood"`: `docs/formats/wal-data.md` and `docs/formats/wal-meta.md`."""
 
     only_reads = False
+    table_max = ID_MAX
 
     async def read(self, logs: RegionLogs) -> Opened:
         """R16: reading never fences."""

@@ -109,6 +109,10 @@ class Codec(Protocol):
 
     @property
     def only_reads(self) -> bool: ...
+    @property
+    def table_max(self) -> int:
+        """The largest id that a table can have."""
+
     async def read(self, logs: RegionLogs) -> Opened:
         """Read what the region is. Nothing is appended."""
 

@@ -194,6 +194,7 @@ class ReadingCodec:
 
     def __init__(self, codec: PlainCodec) -> None:
         self._codec = codec
+        self.table_max = codec.table_max
 
     async def read(self, logs: RegionLogs) -> Opened:
         data, meta = self._logs(logs)

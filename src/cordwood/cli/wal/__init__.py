@@ -3,8 +3,10 @@
 import argparse
 from collections.abc import Iterable
 
+from cordwood.url import Url
 from cordwood.wal.codecs import CODECS
 from cordwood.wal.layout import LAYOUTS
+from cordwood.wal.names import checked_id
 
 from .. import Commands
 from ..checked import region_id, table_id, wal_name
@@ -69,7 +71,7 @@ def _add_changing(verbs: Commands) -> None:
     parser.add_argument(
         "payloads", nargs="*", default=[], metavar="PAYLOAD", help="a log (after -- if it begins with -)"
     )
-    parser.set_defaults(run=making(write))
+    parser.set_defaults(run=making(write, _check_table))
     parser = verbs.add_parser(
         "mark", help="mark logs deleted", description="Say that logs of a table are not needed any more." + _TAKES
     )
@@ -81,6 +83,10 @@ def _add_changing(verbs: Commands) -> None:
     )
     _add_region(parser, _WRITTEN)
     parser.set_defaults(run=writing(clean))
+
+
+def _check_table(url: Url, args: argparse.Namespace) -> None:
+    checked_id("table", args.table, CODECS[args.codec].table_max)
 
 
 def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, InvalidInput, Timeout
+from cordwood.errors import Conflict, Timeout
 from cordwood.log.bridge import call
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.log.threads import in_a_thread
+from cordwood.log.topics import checked_folder_replication
 from cordwood.records import FRAME_BYTES_MAX, Batch
 
 from .bridge import call_until_done
@@ -67,11 +68,10 @@ class EmbeddedEngine(Engine):
         exist_ok: bool,
         timeout: float,
     ) -> TopicInfo:
-        if replication not in (None, 1):
-            raise InvalidInput(f"replication is {replication}: a folder keeps 1 copy")
+        copies = checked_folder_replication(replication)
         self._connection.check_writable()
         retention_ms = None if retention is None else max(1, retention // timedelta(milliseconds=1))
-        create = partial(self._folder.writing().create_topic, name, partitions, 1, retention_ms, retention_bytes)
+        create = partial(self._folder.writing().create_topic, name, partitions, copies, retention_ms, retention_bytes)
         try:
             return _info(await self._call(timeout, f"creating topic {name!r}", create))
         except Conflict:
