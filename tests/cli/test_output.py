@@ -24,6 +24,18 @@ def test_a_table_goes_on_with_the_columns_of_its_first_rows(capsys: pytest.Captu
     assert capsys.readouterr().out == "  N  TEXT\n  1  a\n100  b\n  7  later\n"
 
 
+def test_one_long_cell_does_not_make_every_line_long(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("KEY", "TEXT"))
+    table.add([("k" * 100_000, "whole"), ("k", "short")])
+    table.flush()
+    heading, whole, short = capsys.readouterr().out.splitlines()
+    assert whole == f"{'k' * 100_000}  whole"
+    assert heading.split() == ["KEY", "TEXT"]
+    assert short.split() == ["k", "short"]
+    assert len(heading) < 300
+    assert len(short) < 300
+
+
 def test_a_line_is_cut_where_the_terminal_ends(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(("TEXT",), width=6)
     table.add([("123456",), ("1234567",)])

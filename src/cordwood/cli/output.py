@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 NULL = "∅"
 
 _GAP = "  "
+_COLUMN_WIDTH_MAX = 250  # a topic's name fits; a key of a megabyte is shown, but must not make every line that long
 
 
 def print_json(entry: Mapping[str, object]) -> None:
@@ -78,7 +79,8 @@ class Table:
     def flush(self) -> None:
         rows, self._rows = self._rows, []
         if self._widths is None:
-            self._widths = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
+            longest = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
+            self._widths = [min(width, _COLUMN_WIDTH_MAX) for width in longest]
             rows = [self._columns, *rows]
         lines = [self._line(row, self._widths) for row in rows]
         if lines:
