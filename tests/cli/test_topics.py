@@ -170,7 +170,9 @@ def test_delete_wants_a_yes_where_nobody_can_be_asked(run: Command) -> None:
     assert "--yes" in ran.err
     assert run("topics", "delete", "events", "--yes").out == "deleted events\n"
     assert "no topics" in run("topics").out
-    assert run("topics", "delete", "events", "--yes").code == 1
+    again = run("topics", "delete", "events", "--yes")
+    assert (again.code, again.out) == (1, "")
+    assert again.err == "cordwood: topic 'events' does not exist: `cordwood topics` lists those that do\n"
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])

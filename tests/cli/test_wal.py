@@ -181,7 +181,10 @@ def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
             == "cordwood: write-ahead log 'metrics' has no region 8: `cordwood wal regions metrics` lists them\n"
         )
     ran = run("wal", "mark", "metrics", "7", "44", "--through", "1")
-    assert (ran.code, ran.err) == (1, "cordwood: region 7 of 'metrics' has no table 44\n")
+    assert (ran.code, ran.err) == (
+        1,
+        "cordwood: region 7 of 'metrics' has no table 44: `cordwood wal tables metrics 7` lists them\n",
+    )
     ran = run("wal", "mark", "metrics", "7", "42", "--through", "5")
     assert (ran.code, ran.err) == (
         2,

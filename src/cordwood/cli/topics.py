@@ -5,14 +5,14 @@ import asyncio
 import sys
 
 from cordwood.client import Client
-from cordwood.errors import Conflict, InvalidInput
+from cordwood.errors import Conflict, InvalidInput, NotFound
 from cordwood.log import TopicInfo
 from cordwood.log.topics import checked_folder_replication
 from cordwood.url import FileUrl, Url
 
 from . import FAILED, Commands
 from .checked import partitions, retention, retention_bytes, topic_name
-from .connection import making, reading, topic_info, writing
+from .connection import making, reading, writing
 from .options import add_common, count, wants_json
 from .output import print_json, print_table, size_of, span_of
 
@@ -129,8 +129,10 @@ def _delete(args: argparse.Namespace) -> int:
 
 
 async def _delete_now(cw: Client, args: argparse.Namespace) -> None:
-    await topic_info(cw, args.name)
-    await cw.delete_topic(args.name)
+    try:
+        await cw.delete_topic(args.name)
+    except NotFound as error:
+        raise NotFound(f"topic {args.name!r} does not exist: `cordwood topics` lists those that do") from error
     if wants_json(args):
         print_json({"topic": args.name, "deleted": True})
     else:

@@ -33,7 +33,10 @@ async def write(cw: Client, args: argparse.Namespace) -> None:
 async def mark(cw: Client, args: argparse.Namespace) -> None:
     async with opened(cw, args) as region:
         if args.table not in region.tables():
-            raise NotFound(f"region {args.region} of {args.name!r} has no table {args.table}")
+            raise NotFound(
+                f"region {args.region} of {args.name!r} has no table {args.table}:"
+                f" `cordwood wal tables {args.name} {args.region}` lists them"
+            )
         await region.mark_deleted(args.table, through=args.through)
         meta = region.tables()[args.table]
     if wants_json(args):
