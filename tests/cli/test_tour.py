@@ -80,6 +80,16 @@ def test_it_narrates_and_cleans_up(run: Command, temporary: Path, monkeypatch: p
     assert list(temporary.iterdir()) == []
 
 
+def test_it_narrates_also_where_there_is_hardly_any_room(
+    run: Command, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "CHAPTERS", ("topic",))
+    monkeypatch.setenv("COLUMNS", "2")
+    ran = run("tour")
+    assert (ran.code, ran.err) == (0, "")
+    assert "A folder," in ran.out
+
+
 def test_the_folder_can_be_kept_and_named(
     run: Command, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

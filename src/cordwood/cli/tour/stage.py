@@ -19,6 +19,7 @@ Facts: TypeAlias = Mapping[str, object]
 
 TOPIC = "events"
 
+_WIDTH_MIN = 20  # in less no text can be read, and beside an indent there may be nothing left
 _WIDTH_MAX = 100
 _INDENT = 3
 _KILLED_AFTER_SECONDS = (0.5, 1.0)
@@ -36,7 +37,7 @@ class Stage:
     def __init__(self, folder: Path, *, narrating: bool) -> None:
         self.folder = folder
         self._narrating = narrating
-        self._width = min(_WIDTH_MAX, shutil.get_terminal_size().columns)
+        self._width = max(_WIDTH_MIN, min(_WIDTH_MAX, shutil.get_terminal_size().columns))
 
     @property
     def data(self) -> Path:
