@@ -160,19 +160,34 @@ class Client:
             )
 
     async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
-        """The names of all topics that begin with `prefix`, sorted."""
+        """The names of all topics that begin with `prefix`, sorted.
+
+        ```python
+        await cw.topics("ev")  # ["events"]
+        ```
+        """
         self._check_open()
         if not isinstance(prefix, str):
             raise TypeError(f"prefix is a str, not {type(prefix).__name__}")
         return await self._engine.topics(prefix, timeout=self._time(timeout))
 
     async def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
-        """What is known of a topic; `NotFound` if there is none."""
+        """What is known of a topic; `NotFound` if there is none.
+
+        ```python
+        (await cw.topic("events")).partitions  # 4
+        ```
+        """
         self._check_open()
         return await self._engine.topic(checked_topic_name(name), timeout=self._time(timeout))
 
     async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a topic and all its records; `NotFound` if there is none."""
+        """Delete a topic and all its records; `NotFound` if there is none.
+
+        ```python
+        await cw.delete_topic("events")
+        ```
+        """
         self._check_open()
         with change():
             await self._engine.delete_topic(checked_topic_name(name), timeout=self._time(timeout))
@@ -231,6 +246,10 @@ class Client:
         Records without a key go to one partition, chosen anew for each batch. What one partition cannot take is refused
         before any is written. What goes to one partition is atomic; if some partitions fail, the error has `written`
         and `unknown`, by partition.
+
+        ```python
+        await cw.append("events", Batch.of([b"a", b"b"], keys=[b"zoe", b"ann"]))  # {1: range(0, 1), 2: range(0, 1)}
+        ```
         """
         if not isinstance(batch, Batch):
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")

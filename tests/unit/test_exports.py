@@ -1,6 +1,8 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -71,11 +73,31 @@ def test_a_public_module_is_exported_as_itself(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", [name for name in PUBLIC_NAMES if name != "__version__"])
 def test_every_public_name_says_what_it_is_and_shows_it(name: str) -> None:
     public = getattr(cordwood, name)
-    assert ">>>" in (public.__doc__ or "") or "```" in (public.__doc__ or "")
+    assert is_shown(public)
     members = vars(public) if isinstance(public, type) else {}
     for member, value in members.items():
         if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
             assert value.__doc__, f"{name}.{member}"
+
+
+@pytest.mark.parametrize("package", ["sync", "pipeline", "testing", "testing.kafka"])
+def test_every_public_name_of_a_package_says_what_it_is_and_shows_it(package: str) -> None:
+    module = import_module(f"cordwood.{package}")
+    for name in module.__all__:
+        assert is_shown(getattr(module, name)), name
+
+
+@pytest.mark.parametrize(
+    "kind", [cordwood.Client, cordwood.Log, cordwood.Region, cordwood.Wal], ids=lambda x: x.__name__
+)
+def test_every_method_that_a_program_calls_is_shown(kind: type) -> None:
+    methods = [name for name, value in vars(kind).items() if not name.startswith("_") and isfunction(value)]
+    assert [name for name in methods if name != "close" and not is_shown(getattr(kind, name))] == []
+
+
+def is_shown(public: object) -> bool:
+    """Whether its docstring has an example."""
+    return ">>>" in (public.__doc__ or "") or "```" in (public.__doc__ or "")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

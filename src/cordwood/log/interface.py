@@ -103,19 +103,40 @@ class Log(ABC):
 
         `follow` goes on, waiting for new records, up to `stop` if that is given. A start below the first kept offset is
         `Trimmed` at the first step.
+
+        ```python
+        async with log.read(start=10, follow=True) as reader:
+            async for batch in reader:
+                print(batch.offsets, batch.values[0])
+        ```
         """
 
     @abstractmethod
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
-        """The first kept offset, and one past the last."""
+        """The first kept offset, and one past the last.
+
+        ```python
+        start, stop = await log.bounds()
+        ```
+        """
 
     @abstractmethod
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
-        """The first offset whose record has a timestamp at or after `when`; the end if there is none."""
+        """The first offset whose record has a timestamp at or after `when`; the end if there is none.
+
+        ```python
+        log.read(start=await log.offset_at(datetime.now(UTC) - timedelta(hours=1)))
+        ```
+        """
 
     @abstractmethod
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
-        """Forget every record below `before`, for good; beyond the end is `InvalidInput`, below the start no effect."""
+        """Forget every record below `before`, for good; beyond the end is `InvalidInput`, below the start no effect.
+
+        ```python
+        await log.trim(before=100)
+        ```
+        """
 
 
 class Engine(ABC):

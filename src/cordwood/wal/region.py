@@ -227,6 +227,10 @@ class Region:
 
         It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, where there are more tables), on a
         drop, by the cleaner and on close.
+
+        ```python
+        await region.snapshot()
+        ```
         """
         await self._owner().keeper.snapshot(_seconds(timeout))
 
@@ -234,6 +238,11 @@ class Region:
         """Trim what no table needs any more, after a snapshot that says so.
 
         The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
+
+        ```python
+        await region.mark_deleted(42, through=2)
+        await region.clean()
+        ```
         """
         await self._owner().cleaner.clean(_seconds(timeout))
 
