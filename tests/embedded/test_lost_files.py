@@ -87,6 +87,16 @@ def test_a_folder_without_its_list_of_plogs_says_so(data: Path) -> None:
         read(data, read_only=True)
 
 
+def test_a_folder_without_what_is_published_is_not_taken_for_an_empty_one(data: Path) -> None:
+    shutil.rmtree(data / "published")
+    with cordwood.sync.connect(data, read_only=True) as cw:
+        for look in (cw.topics, cw.log("events").bounds):
+            with pytest.raises(Corrupt, match=r"published/catalog is gone: open the folder for writing once"):
+                look()
+    assert read(data) == VALUES
+    assert read(data, read_only=True) == VALUES
+
+
 def test_an_opening_that_fails_leaves_no_file_open(data: Path) -> None:
     shutil.rmtree(data / "plogs")
     with pytest.raises(Corrupt):

@@ -6,7 +6,7 @@ R8: takes no lock, writes and repairs nothing.
 import threading
 from collections.abc import Callable
 
-from cordwood.errors import NotFound, Unavailable
+from cordwood.errors import Corrupt, NotFound, Unavailable
 
 from .coordinator import TopicRow
 from .plog import PlogId, PlogStore, find_tail, sealed_end
@@ -35,13 +35,13 @@ class FolderView:
         self._chains: dict[str, Chain] = {}
 
     def catalog(self) -> Catalog:
-        catalog = self.published.catalog()
+        catalog = self._published()
         if catalog is None:
             raise NotFound(f"nothing was ever written to {self._where}: create a topic in it first")
         return catalog
 
     def topics(self) -> list[TopicRow]:
-        catalog = self.published.catalog()
+        catalog = self._published()
         return [] if catalog is None else [published.topic for published in catalog.topics]
 
     def topic(self, name: str) -> TopicRow:
@@ -81,6 +81,19 @@ class FolderView:
 
     def close(self) -> None:
         self.published.close()
+
+    def _published(self) -> Catalog | None:
+        """The catalog; None where nothing was ever published, and `Corrupt` where it was and is gone."""
+        catalog = self.published.catalog()
+        if catalog is None and self.plogs.files():
+            # There is a catalog before the first plog: both may have been made since the first look.
+            catalog = self.published.catalog()
+            if catalog is None:
+                raise Corrupt(
+                    f"{self._where} has plogs, but its published/catalog is gone: open the folder for writing once,"
+                    " which makes it anew"
+                )
+        return catalog
 
     def _read_metadata(self, catalog: Catalog) -> tuple[Durable, int]:
         """Read on up to the durable end, which is returned, with the end of the whole frames that follow it."""
