@@ -80,10 +80,11 @@ async def test_opening_and_closing_need_no_thread_of_the_loop(data: Path) -> Non
 async def test_a_folder_that_closes_slowly_holds_up_no_other(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, fdatasync = threading.Event(), os.fdatasync
+    asked, answers, fdatasync = threading.Event(), threading.Event(), os.fdatasync
 
     def late(descriptor: int) -> None:
         if Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(data):
+            asked.set()
             answers.wait(60)
         fdatasync(descriptor)
 
@@ -93,6 +94,8 @@ async def test_a_folder_that_closes_slowly_holds_up_no_other(
         pass
     monkeypatch.setattr(os, "fdatasync", late)
     late_append = asyncio.ensure_future(slow.log("events").append(Batch.of([b"late"])))
+    # An append that is closed while its log is being opened is refused.
+    await asyncio.to_thread(asked.wait, 60)
     closing = asyncio.ensure_future(slow.close())
     try:
         await asyncio.sleep(0.1)
