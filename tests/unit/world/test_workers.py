@@ -61,8 +61,12 @@ def test_where_no_thread_can_be_had_jobs_are_done_by_those_that_there_are(monkey
         assert all(done.acquire(timeout=5) for _ in range(6))
     # And they are started once that is possible.
     together = threading.Barrier(4)
+
+    def meet() -> None:
+        together.wait(5)
+
     for _ in range(3):
-        workers.spawn(lambda: together.wait(5) and None)
+        workers.spawn(meet)
     together.wait(5)
     workers.close()
 
