@@ -7,6 +7,7 @@ stores only its id.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
@@ -27,8 +28,6 @@ from .succession import Done, NoRoom, nothing
 METADATA_PLOG_BYTES_MIN = 256 * 1024
 _LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
-_DOUBT_SECONDS = 0.25
-_DOUBT_SECONDS_MAX = 30.0
 _LOGGER = logging.getLogger("cordwood")
 
 
@@ -50,19 +49,17 @@ class MetadataManager:
         on_switch: Callable[[Durable], bool],
     ) -> None:
         self._plogs = plogs
-        self._clock = clock
         self._superfluous: set[PlogId] = set()
         latest = coordinator.metadata_plog()
         self.chains: dict[str, Chain] = {}
         self.found = Durable(None, 0, 0)
         if latest is not None:
             self.chains, self.found = read_all(plogs, PlogId.parse(latest), published)
-        self._succession = MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch)
         self._stream = Stream(
             plogs,
             workers,
             clock,
-            self._succession,
+            MetadataSuccession(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_switch),
             name="metadata",
             epoch=epoch,
             new_id=new_id,
@@ -103,8 +100,7 @@ class MetadataManager:
             # On a full disk the record of a trim may wait for the very space that the trim gives back.
             for id in list(self._superfluous):
                 self._plogs.delete(id)
-        if self._clock.monotonic() >= self._succession.not_before:
-            self._stream.turn.retry()
+        self._stream.turn.retry()
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         self._stream.finish(error, done)
@@ -156,6 +152,14 @@ class _Recording:
         return False
 
 
+class _Ready(NamedTuple):
+    """A plog with the whole list, from `first_offset` to below `next_offset`; the coordinator is to be told of it."""
+
+    plog: Plog
+    first_offset: int
+    next_offset: int
+
+
 class MetadataSuccession:
     """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator learns its id."""
 
@@ -181,14 +185,17 @@ class MetadataSuccession:
         self._chains = chains
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_switch
-        # The coordinator may have been told of them, by calls that failed: each attempt leaves one more behind.
+        # The coordinator may have been told of them, by calls that failed; the last of them is ready to be used.
         self._in_doubt: set[PlogId] = set()
-        self.not_before = 0.0
+        self._ready: _Ready | None = None
+        # Those of before, which go once readers were told of the latest.
+        self._older: set[PlogId] = set()
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = self._list_bytes()
-        # Several times the list, so that the list is a small part of what is written; and `needed` comes behind it.
-        return max(self._plog_bytes_min, 4 * whole, whole + needed)
+        # Several times the list, so that the list is a small part of what is written. `needed` comes behind it, and it
+        # may be more by the time that it can be written.
+        return max(self._plog_bytes_min, 4 * whole, whole + 2 * needed)
 
     def plog_bytes_least(self, needed: int) -> int:
         return self._list_bytes() + needed
@@ -197,7 +204,29 @@ class MetadataSuccession:
         whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
         return whole + FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
 
+    def ready(self, size: int, next_offset: int) -> Plog | None:
+        # At the same offset nothing was recorded since: what it lists is still all that holds.
+        ready, self._ready = self._ready, None
+        if ready is None or ready.first_offset != next_offset or ready.plog.end + size > ready.plog.size:
+            return None
+        try:
+            self._plogs.reopen(ready.plog)
+        except (NotFound, OSError):
+            return None
+        self._ready = ready
+        return ready.plog
+
     def prepare(self, plog: Plog, next_offset: int) -> int:
+        if self._ready is None:
+            self._ready = _Ready(plog, next_offset, self._put_list(plog, next_offset))
+        next_offset = self._ready.next_offset
+        self._make_latest(plog)
+        self._ready = None
+        if self._on_switch(Durable(plog.id, plog.synced_end, next_offset)):
+            self._delete_all(self._older)
+        return next_offset
+
+    def _put_list(self, plog: Plog, next_offset: int) -> int:
         for batch in self._whole_list():
             encoded = frame_of(
                 [batch],
@@ -211,32 +240,27 @@ class MetadataSuccession:
             plog.append(encoded.pieces(), encoded.length, plog.end)
             next_offset += len(batch)
         plog.sync()
-        previous = self._make_latest(plog)
-        if self._on_switch(Durable(plog.id, plog.synced_end, next_offset)) and previous is not None:
-            self._plogs.delete(PlogId.parse(previous))
         return next_offset
 
-    def _make_latest(self, plog: Plog) -> str | None:
-        """Tell the coordinator; returns the plog that was the latest until now."""
+    def _make_latest(self, plog: Plog) -> None:
+        """Tell the coordinator. A call that failed may have done so after all: then this plog must stay."""
+        self._in_doubt.add(plog.id)
         try:
             previous = self._coordinator.metadata_plog()
-        except CordwoodError as error:
-            raise NoRoom(str(error)) from error
-        try:
+            if previous is not None:
+                self._older.add(PlogId.parse(previous))
             self._coordinator.set_metadata_plog(self._epoch, previous, str(plog.id))
         except CordwoodError as error:
-            # The call may have failed after its commit: then this plog holds everything and must stay.
-            self._in_doubt.add(plog.id)
-            seconds = min(_DOUBT_SECONDS * 2 ** (len(self._in_doubt) - 1), _DOUBT_SECONDS_MAX)
-            self.not_before = self._clock.monotonic() + seconds
             raise NoRoom(str(error), keep_plog=True) from error
+        self._in_doubt.discard(plog.id)
+        self._older.discard(plog.id)
         # Only now: a commit whose sync failed may be found by the next open, whatever this one reads, until another
         # has succeeded.
-        for id in self._in_doubt:
-            if str(id) != previous:
-                self._plogs.delete(id)
-        self._in_doubt = set()
-        return previous
+        self._delete_all(self._in_doubt)
+
+    def _delete_all(self, plogs: set[PlogId]) -> None:
+        while plogs:
+            self._plogs.delete(plogs.pop())
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
         # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.

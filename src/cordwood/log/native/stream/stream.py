@@ -272,7 +272,7 @@ class Stream:
             # First: the list that a plog of the metadata begins with may grow by it.
             self._sync()
         wanted, least = self._succession.plog_bytes(self._made, size), self._succession.plog_bytes_least(size)
-        following = self._maker.make(wanted, least)
+        following = self._succession.ready(size, self._next_offset) or self._maker.make(wanted, least)
         try:
             self._next_offset = self._synced_offset = self._succession.prepare(following, self._next_offset)
         except OSError:

@@ -44,8 +44,11 @@ class Succession(Protocol):
     def plog_bytes_least(self, needed: int) -> int:
         """How large it must be, on a disk that has no room for more."""
 
+    def ready(self, size: int, next_offset: int) -> Plog | None:
+        """The plog that the last `prepare` has kept, if it can still be used and has room for so much."""
+
     def prepare(self, plog: Plog, next_offset: int) -> int:
-        """Called with a new plog before it is used; returns the offset that follows. `NoRoom`: not now."""
+        """Called with the next plog before it is used; returns the offset that follows. `NoRoom`: not now."""
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
         """Make a change of the chain durable, after every earlier one."""
@@ -77,6 +80,9 @@ class LogSuccession:
 
     def plog_bytes_least(self, needed: int) -> int:
         return needed
+
+    def ready(self, size: int, next_offset: int) -> Plog | None:
+        return None
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.
