@@ -114,3 +114,15 @@ def test_a_record_keeps_its_place_when_the_frame_before_it_fails_in_two_plogs(fo
     folder.close()
     folder.open()
     assert set(folder.chains()) == set(folder.recorded)
+
+
+def test_a_disk_that_is_nearly_full_gets_a_metadata_plog_that_is_as_small_as_it_must_be(folder: ManagedFolder) -> None:
+    folder.record("1/0", Full([Link(plog(number), number, 8, number + 1) for number in range(1, 200)]))
+    list_bytes = len(folder.disk.contents(f"plogs/{folder.latest().file_name}"))
+    folder.close()
+    folder.open()
+    # Room for the list and a little more, not for several times the list.
+    folder.disk.capacity = folder.disk.used + 3 * list_bytes // 2
+    folder.record("2/0", *chain_of(1000, 1))
+    assert (folder.manager.stuck(), folder.recorded) == (None, ["1/0", "2/0"])
+    assert len(folder.disk.contents(f"plogs/{folder.latest().file_name}")) <= 3 * list_bytes // 2
