@@ -9,13 +9,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import cordwood
 from cordwood import Batch, Client, Timeout, Unavailable
+from cordwood.log import threads
+from cordwood.log.native import embedded
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.engine import FolderEngine
 from cordwood.log.native.folder_lock import is_written
@@ -266,6 +270,40 @@ async def test_closing_takes_no_longer_for_many_readers_than_for_one(long_log: P
     with pytest.raises(Timeout):
         await client.close()
     assert time.monotonic() - began < 8 * 0.3
+
+
+async def test_readers_that_wait_for_the_disk_leave_half_of_a_close_to_the_folder(
+    long_log: Path, reads: LateDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await cordwood.connect(long_log, timeout=2)
+    reader = client.log("a").read()
+    await anext(reader)
+    reads.answers.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            async for _ in reader:
+                pass
+    close, loop = reader.close, asyncio.get_running_loop()
+    began: list[float] = []
+    left: list[float] = []
+
+    async def noted() -> None:
+        began.append(loop.time())
+        await close()
+
+    def in_a_thread(name: str, function: Callable[[], None]) -> Future[None]:
+        assert isinstance(function, partial)
+        left.append(began[0] + 2 - loop.time())
+        left.extend(function.args)
+        reads.answers.set()
+        return threads.in_a_thread(name, function)
+
+    monkeypatch.setattr(reader, "close", noted)
+    monkeypatch.setattr(embedded, "in_a_thread", in_a_thread)
+    await client.close()
+    of_all, of_the_folder = left
+    # To the end of the time that the close has in all, and not beyond.
+    assert of_the_folder == pytest.approx(of_all, abs=0.5)
 
 
 async def test_two_who_close_one_reader_are_not_cancelled_by_each_other(long_log: Path, reads: LateDisk) -> None:
