@@ -173,6 +173,20 @@ def test_readers_are_told_the_end_once_there_is_room_to_tell_it() -> None:
     assert folder.killed().check_view(all_acked=True)["a/0"].end == 3
 
 
+def test_readers_are_told_of_a_switch_once_there_is_room_to_tell_it() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a")
+    folder.run()
+    folder.disk.fail("write", name_contains="published/ends")  # the end of the metadata
+    folder.put("a", 1, 4000)  # into a new plog
+    folder.run()
+    assert (folder.disk.faults_left(), folder.unanswered()) == (0, [])
+    folder.tick()
+    assert folder.check_view(all_acked=True, beside_writer=True)["a/0"].end == 2
+
+
 def test_readers_are_told_the_start_that_an_open_had_no_room_to_tell() -> None:
     folder = SimulatedFolder()
     folder.open()

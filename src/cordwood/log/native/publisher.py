@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 from cordwood.errors import CordwoodError, Corrupt
 
@@ -48,6 +49,8 @@ class Publisher:
         self._free_slot = self._catalog().free_slot()
         self._lock = threading.Lock()
         self._catalog_due = False
+        self._metadata_lock = threading.Lock()
+        self._metadata_due: Durable | None = None
         self._starts_due = self._trimmed_starts(trimmed)
 
     def check_coordinator(self) -> None:
@@ -95,16 +98,23 @@ class Publisher:
 
     def again(self) -> None:
         """Whatever is due; to be called now and then."""
+        with self._metadata_lock:
+            self._put_metadata_end(self._metadata_due)
         if self._catalog_due:
             self.put_catalog()
         self.put_starts()
 
     def metadata_grown(self, durable: Durable) -> None:
-        try:
-            self.writer.put_end(METADATA_SLOT, METADATA_OWNER, durable)
-        except OSError:
-            # Readers find less of the metadata until its next record; those without a writer search its tail.
-            return
+        with self._metadata_lock:
+            self._put_metadata_end(durable)
+
+    def _put_metadata_end(self, durable: Durable | None) -> None:
+        # Until that is done readers find less of the metadata; those without a writer search its tail.
+        self._metadata_due = durable
+        if durable is not None:
+            with suppress(OSError):
+                self.writer.put_end(METADATA_SLOT, METADATA_OWNER, durable)
+                self._metadata_due = None
 
     def metadata_switched(self, durable: Durable) -> bool:
         """Tell of the new metadata plog; False if that failed, and the old one must stay for readers."""
