@@ -1,13 +1,17 @@
 """Appends that wait while a sync runs share the next one; who gives up, is late or expects too much, does not."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import Conflict
 from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.stream import stream as stream_module
 from cordwood.log.native.stream.append import LARGE_BYTES
 from cordwood.log.native.stream.turn import QUEUE_BYTES_MAX
+from cordwood.records import frame_of
 from cordwood.simulation.folder import TINY
 from tests.unit.stream.one_log import Caller, OneLog, during_next_sync
 
@@ -193,3 +197,27 @@ def test_a_small_plog_for_many_is_no_reason_to_refuse_a_group() -> None:
     callers = [one.submit(b"%d" % number) for number in range(10)]
     one.run()
     assert [caller.offsets.start for caller in callers] == [*range(1, 11)]
+
+
+def test_a_log_goes_on_behind_a_trim_to_its_end_though_a_group_broke_off_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = OneLog(EngineSettings(plog_bytes_max=1 << 22))
+    frames_made: list[int] = []
+
+    def no_memory(*args: Any, **options: Any) -> Any:
+        frames_made.append(1)
+        if len(frames_made) == 2:
+            raise MemoryError
+        return frame_of(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stream_module, "frame_of", no_memory)
+        callers = [one.submit(bytes([number]) * LARGE_BYTES) for number in range(2)]
+        one.run()
+    assert [caller.error.outcome for caller in callers] == ["unknown", "unknown"]
+    one.log.trim(1, lambda: None)
+    one.run()
+    caller = one.submit(b"next")
+    one.run()
+    assert (caller.offsets, one.values()) == (range(1, 2), [b"next"])

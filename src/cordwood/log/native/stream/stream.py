@@ -117,7 +117,7 @@ class Stream:
     def drop(self, before: int, done: Done) -> None:
         """Drop every plog of which all records are below `before`; the open one too."""
         if before >= self._synced_offset:
-            self._retire_active()
+            self._abandon_active()
         sealed = self._take_due_seal()
         gone = self.chain.droppable(before)
         self.chain = self.chain.without(link.id for link in gone)
@@ -321,7 +321,7 @@ class Stream:
         return lost
 
     def _abandon_active(self) -> None:
-        """What a failed plog holds up to its last good sync stands; the rest is taken back."""
+        """What the plog holds up to its last good sync stands; the rest, of a group that broke off, is taken back."""
         self._unsynced = []
         self._next_offset = self._synced_offset
         self._max_timestamp = self._synced_timestamp
