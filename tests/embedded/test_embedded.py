@@ -765,6 +765,7 @@ async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_what
         log = cw.log("events")
         await log.append(Batch.of([b"old", b"old"]))
         assert await asyncio.to_thread(failed.wait, 10)
-        with pytest.raises(Unavailable, match="events/0: its retention failed in the background"):
+        with pytest.raises(Unavailable, match="events/0: its retention failed in the background") as caught:
             await call(log)
+        assert caught.value.outcome == "not_written"  # of the call that is told of it
         await call(log)

@@ -97,6 +97,8 @@ class FolderLog:
         text = f"{self.name}: {what} failed in the background, and is tried again: {error}"
         failure = copy(error) if isinstance(error, CordwoodError) else Unavailable(text)
         failure.__cause__ = error
+        # Of the call that will be told of it, and does nothing else.
+        failure.outcome = "not_written"
         self._failure = failure
 
     def raise_failure(self) -> None:
