@@ -208,7 +208,8 @@ class Wal:
                 outcome="not_written",
             )
         return Unavailable(
-            f"region {id} was opened on a connection with read_only=True: it cannot be written", outcome="not_written"
+            f"region {id} was opened on a connection with read_only=True: connect without it to write",
+            outcome="not_written",
         )
 
     def _log(self, place: LogPlace) -> Log:

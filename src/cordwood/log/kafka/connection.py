@@ -27,5 +27,5 @@ class Connection:
         self.check()
         if self.read_only:
             raise Unavailable(
-                f"{self.cluster} is connected with read_only=True: it cannot be written", outcome="not_written"
+                f"{self.cluster} is connected with read_only=True: connect without it to write", outcome="not_written"
             )

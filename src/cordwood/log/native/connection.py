@@ -27,5 +27,6 @@ class Connection:
         self.check()
         if self.read_only:
             raise Unavailable(
-                f"{self.folder.path} is connected with read_only=True: it cannot be written", outcome="not_written"
+                f"{self.folder.path} is connected with read_only=True: connect without it to write",
+                outcome="not_written",
             )

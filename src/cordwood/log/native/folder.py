@@ -214,7 +214,9 @@ class ReadingFolder(_Open):
             _reading.add(self)
 
     def writing(self) -> FolderEngine:
-        raise Unavailable(f"{self.path} is connected with read_only=True: it cannot be written", outcome="not_written")
+        raise Unavailable(
+            f"{self.path} is connected with read_only=True: connect without it to write", outcome="not_written"
+        )
 
     def appending(self) -> FolderEngine:
         return self.writing()

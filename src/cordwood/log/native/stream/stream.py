@@ -236,7 +236,7 @@ class Stream:
                 accepted.append(append)
                 offset += append.count
             else:
-                reason = f"{self.name} is at offset {offset}, not at {append.expected}"
+                reason = f"{self.name} is at offset {offset}, not at {append.expected}: read on and decide again"
                 fail([append], Conflict(reason, actual=offset, outcome=self._refusal))
         return accepted
 
