@@ -41,3 +41,21 @@ def test_a_line_is_cut_where_the_terminal_ends(capsys: pytest.CaptureFixture[str
     table.add([("123456",), ("1234567",)])
     table.flush()
     assert capsys.readouterr().out == "TEXT\n123456\n12345…\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("漢字漢", "漢字漢"),
+        ("漢字漢字", "漢字…"),
+        ("a漢字漢", "a漢字…"),
+        ("äöü漢字", "äöü漢…"),
+        ("e\u0301" * 6, "e\u0301" * 6),
+        ("e\u0301" * 7, "e\u0301" * 5 + "…"),
+    ],
+)
+def test_a_line_is_cut_by_what_its_letters_take(capsys: pytest.CaptureFixture[str], text: str, line: str) -> None:
+    table = Table(("TEXT",), width=6)
+    table.add([(text,)])
+    table.flush()
+    assert capsys.readouterr().out == f"TEXT\n{line}\n"

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -92,9 +93,7 @@ class Table:
             for cell, width, number in zip(row, widths, self._numbers, strict=True)
         ]
         line = _GAP.join(cells).rstrip()
-        if self._width is not None and len(line) > self._width:
-            return line[: self._width - 1] + "…"
-        return line
+        return line if self._width is None else _cut(line, self._width)
 
 
 def text_of(data: bytes | None) -> str:
@@ -175,6 +174,26 @@ def size_of(size: float) -> str:
         units.pop(0)
     unit = units[0]
     return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+
+
+def _cut(line: str, width: int) -> str:
+    """The line, or as much of it as a terminal of that width shows in one."""
+    if line.isascii():
+        return line if len(line) <= width else line[: width - 1] + "…"
+    taken = fits = 0
+    for number, character in enumerate(line):
+        taken += _columns_of(character)
+        if taken > width:
+            return line[:fits] + "…"
+        if taken < width:
+            fits = number + 1  # and the ellipsis beside it
+    return line
+
+
+def _columns_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _writes_utf8() -> bool:
