@@ -155,6 +155,9 @@ def _file_url(url: str, rest: str) -> FileUrl:
             raise _wrong(url, f"file: takes no settings; a {character!r} in a path is written {escape}")
     if not rest:
         raise _wrong(url, "the path is missing: write file:./data")
+    if rest == "~" or rest.startswith("~/"):
+        # A shell does not expand it behind "file:", and a folder called ~ is better not made by mistake, or removed.
+        raise _wrong(url, "'~' is not the home folder here: write its path, or file:./~ for a folder of that name")
     return _folder(url, os.fsdecode(_unescape(url, rest)))
 
 

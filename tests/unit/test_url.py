@@ -77,6 +77,9 @@ class TestFolders:
     def test_a_path_object_is_never_read_as_a_url(self) -> None:
         assert parse_url(Path("/srv/file:x%20y?z")) == FileUrl(Path("/srv/file:x%20y?z"))
 
+    def test_a_folder_may_be_called_as_a_shell_calls_the_home_folder(self) -> None:
+        assert parse_url("file:./~/data") == parse_url(Path("~/data")) == FileUrl(Path.cwd() / "~" / "data")
+
     @given(absolute_paths)
     @example(Path("/a?b#c%d"))
     def test_any_path_survives_being_written_as_a_url(self, path: Path) -> None:
@@ -88,6 +91,8 @@ class TestFolders:
         [
             ("file:", "the path is missing"),
             ("file://", "the path is missing"),
+            ("file:~", "'~' is not the home folder here"),
+            ("file:~/data", "'~' is not the home folder here"),
             ("file://server/share", "on this machine"),
             ("file:./data?sync=no", "takes no settings"),
             ("file:./data#1", "%23"),
