@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import sys
+import time
 import weakref
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
@@ -255,15 +256,18 @@ class Client:
             raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
         if not len(batch):
             raise InvalidInput(f"{topic!r}: the batch is empty: a batch has at least 1 record", outcome="not_written")
+        seconds = self._time(timeout)
+        deadline = time.monotonic() + seconds
         try:
-            info = await self.topic(topic, timeout=timeout)
+            info = await self.topic(topic, timeout=seconds)
             parts = split_by_key(batch, info.partitions, random.randrange(info.partitions))
             if len(parts) > 1:
-                await self._engine.check(topic, parts, timeout=self._time(timeout))
+                await self._engine.check(topic, parts, timeout=max(0, deadline - time.monotonic()))
         except CordwoodError as error:
             error.outcome = "not_written"  # a look-up says nothing of that, and here it is part of a write
             raise
-        appends = [self.log(topic, partition).append(part, timeout=timeout) for partition, part in parts.items()]
+        left = max(0, deadline - time.monotonic())
+        appends = [self.log(topic, partition).append(part, timeout=left) for partition, part in parts.items()]
         results = await asyncio.gather(*appends, return_exceptions=True)
         return _all_or_error(dict(zip(parts, results, strict=True)))
 
