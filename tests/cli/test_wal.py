@@ -50,6 +50,17 @@ def test_tables_for_people(run: Command) -> None:
 
 
 @pytest.mark.usefixtures("region")
+@pytest.mark.parametrize("verb", ["regions metrics", "tables metrics 7", "read metrics 7 42", "replay metrics 7"])
+def test_looking_makes_and_changes_nothing(run: Command, folder: Path, verb: str) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+    before = state()
+    assert run("wal", *verb.split()).code == 0
+    assert state() == before
+
+
+@pytest.mark.usefixtures("region")
 def test_json_for_machines(run: Command) -> None:
     assert lines(run("wal", "regions", "metrics", "--json").out) == [{"name": "metrics", "region": 7}]
     first, second = lines(run("wal", "tables", "metrics", "7", "--json").out)
