@@ -48,4 +48,6 @@ async def call_until_done(executor: Executor, timeout: float, what: str, begin: 
         async with asyncio.timeout_at(deadline):
             await finished.wait()
     except TimeoutError as error:
-        raise Timeout(f"{what} took more than {timeout} s") from error
+        raise Timeout(
+            f"{what} took more than {timeout} s: it is begun, and goes on when the disk has answered"
+        ) from error
