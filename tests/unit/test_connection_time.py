@@ -1,0 +1,73 @@
+"""The time that a connection was given is that of each of its calls, unless the call has its own."""
+
+from datetime import timedelta
+
+import pytest
+
+from cordwood import Client, TopicInfo
+from cordwood.url import parse_url
+from tests.conformance.memory import MemoryEngine, MemoryLog, Store
+
+
+class Noting(MemoryEngine):
+    """Notes the time that each call is given."""
+
+    def __init__(self) -> None:
+        super().__init__(Store())
+        self.given: list[tuple[str, float]] = []
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        exist_ok: bool,
+        timeout: float,
+    ) -> TopicInfo:
+        self.given.append(("create_topic", timeout))
+        return await super().create_topic(
+            name,
+            partitions=partitions,
+            replication=replication,
+            retention=retention,
+            retention_bytes=retention_bytes,
+            exist_ok=exist_ok,
+            timeout=timeout,
+        )
+
+    async def topics(self, prefix: str, *, timeout: float) -> list[str]:
+        self.given.append(("topics", timeout))
+        return await super().topics(prefix, timeout=timeout)
+
+    async def topic(self, name: str, *, timeout: float) -> TopicInfo:
+        self.given.append(("topic", timeout))
+        return await super().topic(name, timeout=timeout)
+
+    async def delete_topic(self, name: str, *, timeout: float) -> None:
+        self.given.append(("delete_topic", timeout))
+        await super().delete_topic(name, timeout=timeout)
+
+    def log(self, topic: str, partition: int, *, timeout: float) -> MemoryLog:
+        self.given.append(("log", timeout))
+        return super().log(topic, partition, timeout=timeout)
+
+    async def close(self, *, timeout: float) -> None:
+        self.given.append(("close", timeout))
+        await super().close(timeout=timeout)
+
+
+@pytest.mark.parametrize(("own", "time"), [(None, 7), (3, 3)])
+async def test_each_call_has_the_time_of_the_connection_or_its_own(own: float | None, time: float) -> None:
+    engine = Noting()
+    cw = Client(engine, parse_url("file:/in-memory"), timeout=7, read_only=False)
+    await cw.create_topic("events", timeout=own)
+    await cw.topics(timeout=own)
+    await cw.topic("events", timeout=own)
+    cw.log("events")
+    await cw.delete_topic("events", timeout=own)
+    await cw.close()
+    asked = ["create_topic", "topics", "topic", "log", "delete_topic", "close"]
+    assert engine.given == [(call, 7 if call in {"log", "close"} else time) for call in asked]
