@@ -10,6 +10,7 @@ from cordwood.wal import RegionReader, TableLogs
 
 from ..options import wants_json
 from ..output import Table, json_line, json_of, print_json, print_table, size_of, text_of
+from ..progress import Progress
 from .region import opened
 
 Rows: TypeAlias = "list[tuple[int, bytes | None]]"
@@ -71,13 +72,18 @@ async def replay(cw: Client, args: argparse.Namespace) -> None:
 async def _print_logs(reader: RegionReader, args: argparse.Namespace) -> None:
     left = sys.maxsize if args.limit is None else args.limit
     printer = _print_json if wants_json(args) else _TablePrinter()
+    # Where the logs themselves go to a terminal, they are the progress.
+    quiet = sys.stdout is None or sys.stdout.isatty()
     async with reader:
-        async for logs in reader:
-            rows = list(zip(logs.sequences, logs.payloads, strict=True))[:left]
-            printer(logs, rows)
-            left -= len(rows)
-            if not left:
-                return
+        with Progress("read") as progress:
+            async for logs in reader:
+                rows = list(zip(logs.sequences, logs.payloads, strict=True))[:left]
+                printer(logs, rows)
+                left -= len(rows)
+                if not quiet:
+                    progress.add(len(rows), sum(len(payload or b"") for _, payload in rows))
+                if not left:
+                    return
 
 
 def _print_json(logs: TableLogs, rows: Rows) -> None:
