@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, InvalidInput, Timeout
+from cordwood import Batch, Client, InvalidInput, Timeout, Unavailable
 from cordwood.log.native import embedded
 from cordwood.log.native import folder as folder_module
 from cordwood.log.native.folder_lock import is_written
@@ -158,3 +158,25 @@ def open_files() -> list[Path]:
         with suppress(FileNotFoundError):
             files.append(descriptor.readlink())
     return files
+
+
+@pytest.mark.parametrize("name", ["cordwood-open", "cordwood-write", "cordwood-expire", "cordwood-retention"])
+async def test_a_folder_for_which_no_thread_can_be_had_is_unavailable_and_let_go(
+    data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with cordwood.connect(data) as cw:
+        await cw.create_topic("events")
+    start = threading.Thread.start
+
+    def none_of_that_name(thread: threading.Thread) -> None:
+        if thread.name.startswith(name):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_of_that_name)
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            await cordwood.connect(data)
+    assert not is_written(data / "lock")
+    async with cordwood.connect(data) as cw:
+        assert await cw.log("events").append(Batch.of([b"a"])) == range(1)

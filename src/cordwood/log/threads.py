@@ -72,7 +72,10 @@ class DaemonThreads(Executor):
 
 
 def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
-    """Run a call that may take long in a thread of its own. Nothing cancels it: who gives up leaves it alone."""
+    """Run a call that may take long in a thread of its own. Nothing cancels it: who gives up leaves it alone.
+
+    `Unavailable` where no thread can be had.
+    """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 
@@ -82,5 +85,8 @@ def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise Unavailable(f"a call needs a thread, and none can be had: {error}") from error
     return future

@@ -26,7 +26,13 @@ class Portal:
         self._stop_asked = asyncio.Event()
         self._why_gone: str | None = None
         self._thread = threading.Thread(target=self._run, name="cordwood-sync", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise Unavailable(
+                f"cordwood.sync needs a thread, and none can be had: {error}", outcome="not_written"
+            ) from error
 
     @property
     def ending(self) -> bool:

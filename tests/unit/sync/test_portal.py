@@ -1,8 +1,10 @@
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -224,3 +226,16 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("ok")
 """
     assert run(script).split() == ["ok"]
+
+
+def test_a_portal_for_which_no_thread_can_be_had_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(Unavailable, match="can't start new thread") as raised:
+            Portal()
+        gc.collect()
+    assert raised.value.outcome == "not_written"

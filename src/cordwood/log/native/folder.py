@@ -107,24 +107,13 @@ class WritingFolder(_Open):
             self._engine = FolderEngine(disk, clock, self._workers, coordinator)
             self._lock.speak()
             failed.pop_all()
+        self._tickers: list[Ticker] = []
         # Until the engine is closed, which may have to wait for room.
-        self._until_the_end = [
-            Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire),
-            Ticker("cordwood-catch-up", _CATCH_UP_SECONDS, self._engine.catch_up),
-        ]
-        self._tickers = [
-            Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down),
-            Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention),
-        ]
+        self._until_the_end: list[Ticker] = []
         self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
         self._unfinished: CordwoodError | None = None
         try:
-            # R28: before anybody can append.
-            self.staged.finish_decided()
-        except Unavailable as error:
-            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
-            self._unfinished = error
-            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
+            self._begin()
         except BaseException:
             self._shut_down(_CLOSE_SECONDS)
             raise
@@ -164,6 +153,19 @@ class WritingFolder(_Open):
                 _registry.pop(self.path, None)
             self._shut_down(timeout)
 
+    def _begin(self) -> None:
+        self._until_the_end.append(Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire))
+        self._until_the_end.append(Ticker("cordwood-catch-up", _CATCH_UP_SECONDS, self._engine.catch_up))
+        self._tickers.append(Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down))
+        self._tickers.append(Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention))
+        try:
+            # R28: before anybody can append.
+            self.staged.finish_decided()
+        except Unavailable as error:
+            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
+            self._unfinished = error
+            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
+
     def _finish_again(self) -> None:
         if self._unfinished is None:
             return
@@ -179,8 +181,11 @@ class WritingFolder(_Open):
         self.executor.shutdown(wait=False)
         finished = threading.Event()
         _closing.add(self.path)
-        # Not here: a retention, or who makes a topic, may wait for a disk that does not answer.
-        in_a_thread("cordwood-end", partial(self._end, finished))
+        try:
+            # Not here: a retention, or who makes a topic, may wait for a disk that does not answer.
+            in_a_thread("cordwood-end", partial(self._end, finished))
+        except Unavailable:
+            self._end(finished)  # no thread can be had
         if not finished.wait(timeout):
             raise Timeout(
                 f"closing {self.path} took more than {timeout} s; what was acked is durable,"
@@ -361,7 +366,8 @@ def _translated(path: Path, open_it: Callable[[Path], F]) -> F:
         return open_it(path)
     except CordwoodError:
         raise
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: no thread could be started.
         raise Unavailable(f"{path} cannot be opened: {error}") from error
 
 
