@@ -1,10 +1,13 @@
 """The time that a connection was given is that of each of its calls, unless the call has its own."""
 
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from cordwood import Client, TopicInfo
+import cordwood
+from cordwood import Client, Log, Timeout, TopicInfo
 from cordwood.url import parse_url
 from tests.conformance.memory import MemoryEngine, MemoryLog, Store
 
@@ -71,3 +74,21 @@ async def test_each_call_has_the_time_of_the_connection_or_its_own(own: float | 
     await cw.close()
     asked = ["create_topic", "topics", "topic", "log", "delete_topic", "close"]
     assert engine.given == [(call, 7 if call in {"log", "close"} else time) for call in asked]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log, **own: log.bounds(**own),
+        lambda log, **own: log.offset_at(datetime.now(UTC), **own),
+        lambda log, **own: log.trim(before=0, **own),
+    ],
+    ids=["bounds", "offset_at", "trim"],
+)
+async def test_so_has_each_call_on_a_log_of_a_folder(tmp_path: Path, call: Callable[..., Awaitable[object]]) -> None:
+    async with cordwood.connect(tmp_path / "data") as cw:
+        await cw.create_topic("events")
+        log: Log = cw._engine.log("events", 0, timeout=0)
+        with pytest.raises(Timeout):
+            await call(log)
+        await call(log, timeout=30)
