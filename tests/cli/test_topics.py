@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cli import connection
+from cordwood.client import Connecting, connect
 from tests.cli.conftest import Command
 
 
@@ -144,6 +146,22 @@ def test_a_timeout_that_makes_no_sense_is_refused_with_the_limit(run: Command, f
     assert (ran.code, ran.out) == (2, "")
     assert " at most " in ran.err.splitlines()[-1]
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("given", "seconds"), [((), 30), (("--timeout", "250ms"), 0.25), (("--timeout", "2m"), 120)])
+def test_the_timeout_is_that_of_the_connection(
+    run: Command, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], seconds: float
+) -> None:
+    timeouts: list[float] = []
+
+    def noted(url: str, *, config: dict[str, str], timeout: float, read_only: bool) -> Connecting:
+        timeouts.append(timeout)
+        return connect(url, config=config, timeout=30, read_only=read_only)
+
+    monkeypatch.setattr(connection, "connect", noted)
+    assert run("topics", "create", "x", *given).code == 0
+    assert run("topics", *given).code == 0
+    assert timeouts == [seconds] * 2
 
 
 def test_a_year_can_be_waited(run: Command) -> None:
