@@ -61,6 +61,13 @@ def test_looking_makes_and_changes_nothing(run: Command, folder: Path, verb: str
 
 
 @pytest.mark.usefixtures("region")
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 9])
+def test_a_limit_may_lie_in_the_middle_of_a_write(run: Command, limit: int) -> None:
+    shown = lines(run("wal", "read", "metrics", "7", "42", "--json", "--limit", str(limit)).out)
+    assert [log["sequence"] for log in shown] == [1, 2, 3, 4][:limit]
+
+
+@pytest.mark.usefixtures("region")
 def test_json_for_machines(run: Command) -> None:
     assert lines(run("wal", "regions", "metrics", "--json").out) == [{"name": "metrics", "region": 7}]
     first, second = lines(run("wal", "tables", "metrics", "7", "--json").out)
