@@ -180,3 +180,25 @@ async def test_a_folder_for_which_no_thread_can_be_had_is_unavailable_and_let_go
     assert not is_written(data / "lock")
     async with cordwood.connect(data) as cw:
         assert await cw.log("events").append(Batch.of([b"a"])) == range(1)
+
+
+@pytest.mark.parametrize("started", range(7))
+async def test_a_folder_that_gets_too_few_threads_is_let_go(
+    data: Path, monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    start, left = threading.Thread.start, [started]
+
+    def few(thread: threading.Thread) -> None:
+        if thread.name.startswith("cordwood-") and thread.name not in ("cordwood-open", "cordwood-close"):
+            if not left[0]:
+                raise RuntimeError("can't start new thread")
+            left[0] -= 1
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", few)
+        with suppress(Unavailable):
+            await (await cordwood.connect(data)).close()
+    assert not is_written(data / "lock")
+    async with cordwood.connect(data) as client:
+        await client.create_topic("a")
