@@ -121,6 +121,29 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full
             assert_works(crash)
 
 
+def test_a_trim_to_the_end_behind_which_a_plog_failed_before_its_first_record_leaves_a_log_that_can_be_opened() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 2)
+    folder.run()
+    folder.disk.fail("write", name_contains="plogs/")  # to the next plog, of which the metadata know
+    folder.disk.fail("create", name_contains="plogs/", after=1, times=2)
+    folder.put("a", 1, 4000)
+    folder.run()
+    assert [error.outcome for error in folder.errors] == ["unknown"]
+    folder.disk.forget_faults()
+    folder.disk.fail("write", name_contains="plogs/", times=1000)  # the trim cannot be recorded
+    folder.trim("a", 2)
+    folder.run()
+    folder.tick()
+    for crash in (folder.killed(), folder.power_cut("none"), folder.power_cut("all")):
+        crash.check_view()
+        crash.open()
+        crash.check(settle=True)
+        assert_works(crash)
+
+
 def is_cut_short(folder: SimulatedFolder) -> bool:
     try:
         folder.tick()

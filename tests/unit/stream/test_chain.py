@@ -59,18 +59,18 @@ def test_what_may_be_dropped_is_the_longest_beginning_that_is_sealed_and_wholly_
     chain = chain_of(*counts, last_open=last_open)
     dropped = chain.droppable(before)
     assert tuple(dropped) == chain.links[: len(dropped)]
-    assert all(link.end is not None and link.next_offset <= before for link in dropped)
+    assert all(link.end is not None and link.first_offset < before >= link.next_offset for link in dropped)
     if len(dropped) < len(chain):
         kept = chain.links[len(dropped)]
-        assert kept.end is None or kept.next_offset > before
+        assert kept.end is None or kept.next_offset > before or kept.first_offset >= before
 
 
 @pytest.mark.parametrize(
     ("before", "dropped"),
-    [(0, 1), (1, 1), (2, 3), (3, 3), (5, 4)],
-    ids=["empty at the start", "in a plog", "with the empty one behind", "in the next", "all but the open one"],
+    [(0, 0), (1, 1), (2, 2), (3, 3), (5, 4)],
+    ids=["empty at the start", "in a plog", "but the empty one behind", "in the next", "all but the open one"],
 )
-def test_empty_plogs_go_with_what_stands_before_them(before: int, dropped: int) -> None:
+def test_an_empty_plog_goes_once_the_log_is_trimmed_beyond_it(before: int, dropped: int) -> None:
     assert len(chain_of(0, 2, 0, 3, 0, last_open=True).droppable(before)) == dropped
 
 

@@ -59,10 +59,14 @@ class Chain:
         return Chain(link for link in self.links if link.id not in gone)
 
     def droppable(self, before: int) -> list[Link]:
-        """The sealed plogs of which every record is below `before`."""
+        """The sealed plogs of which every record is below `before`.
+
+        Not one without records that begins there: were it gone before the metadata say so, nothing would tell it from
+        one whose records are lost (R7).
+        """
         dropped = []
         for link in self.links:
-            if link.end is None or link.next_offset > before:
+            if link.end is None or link.next_offset > before or link.first_offset >= before:
                 break
             dropped.append(link)
         return dropped
