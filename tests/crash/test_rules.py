@@ -9,7 +9,9 @@ import pytest
 
 from cordwood.log.native.engine import EngineSettings
 from cordwood.log.native.published import Owner, PublishedReader, PublishedWriter
+from cordwood.log.native.stream.gate import Durable
 from cordwood.simulation.disk import SimulatedDisk
+from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
@@ -224,6 +226,22 @@ def test_r7_what_an_open_has_to_tell_and_a_trim_of_the_same_log_do_not_get_in_ea
         writer.put_starts({(slot, owner): 5})
     trims[0].result()
     assert PublishedReader(disk.power_cut("none")).start(slot, owner) == 8
+
+
+def test_a_close_waits_for_an_end_that_is_being_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
+    writer = PublishedWriter(disk, 1)
+    write = SimulatedFile.write
+    with ThreadPoolExecutor(1) as beside:
+
+        def slow(file: SimulatedFile, buffers: Sequence[bytes], position: int, size: int | None = None) -> None:
+            wait([beside.submit(writer.close)], 0.2)
+            write(file, buffers, position, size)
+
+        monkeypatch.setattr(SimulatedFile, "write", slow)
+        # To a file that is closed it would go nowhere, or, on a real disk, into whatever has the descriptor now.
+        writer.put_end(slot, owner, Durable(None, 0, 5))
+    assert disk.open_files() == []
 
 
 def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> None:

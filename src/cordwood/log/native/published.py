@@ -146,6 +146,7 @@ class PublishedWriter:
         self._disk = disk
         self._epoch = epoch
         self._starts_lock = threading.Lock()
+        self._write_lock = threading.Lock()
         self._failed_copies: dict[int, int] = {}
         make_durable_folder(disk, _FOLDER)
         try:
@@ -171,7 +172,7 @@ class PublishedWriter:
     def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
         plog = 0 if durable.plog is None else durable.plog.random
         body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp, self._epoch)
-        self._ends.write([_CRC.pack(crc32c(body)) + body], slot * _SLOT_BYTES)
+        self._write(_CRC.pack(crc32c(body)) + body, slot * _SLOT_BYTES)
 
     def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
         """The first kept offsets of some logs, by slot. Synced: what was trimmed must not be readable again (R7).
@@ -200,7 +201,7 @@ class PublishedWriter:
         # Until the sync has succeeded nobody knows what is there.
         self._failed_copies.update((slot, copy) for slot, copy, _ in copies)
         for slot, copy, part in copies:
-            self._ends.write([part], slot * _SLOT_BYTES + _END_BYTES + copy * _START_BYTES)
+            self._write(part, slot * _SLOT_BYTES + _END_BYTES + copy * _START_BYTES)
         self._ends.sync()
         for slot, _, _ in copies:
             del self._failed_copies[slot]
@@ -217,7 +218,14 @@ class PublishedWriter:
         self._disk.sync_folder(_FOLDER)
 
     def close(self) -> None:
-        self._ends.close()
+        with self._write_lock:
+            self._ends.close()
+
+    def _write(self, part: bytes, position: int) -> None:
+        # A log that is still being opened, or a trim, may come late: beside a close the descriptor may be another
+        # file's by the time that the kernel looks at it.
+        with self._write_lock:
+            self._ends.write([part], position)
 
 
 def _starts(file: File | None, slot: int, owner: Owner) -> list[int | None]:
