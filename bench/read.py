@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from functools import partial
+from mmap import mmap
 from pathlib import Path
 
 import cordwood
@@ -109,7 +110,8 @@ async def _read(folder: Path) -> float:
 
 
 def _readinto(files: list[Path]) -> None:
-    buffer = bytearray(4 << 20)
+    # Aligned to a page: where in one a block of malloc's begins decides whether this takes once or twice the time.
+    buffer = mmap(-1, 4 << 20)
     for path in files:
         with open(path, "rb", buffering=0) as file:
             while file.readinto(buffer):

@@ -4,7 +4,10 @@ A fresh buffer of a megabyte costs more than filling it: the allocator gives suc
 new page of the next one is a fault. Reading a log from the page cache is three times as fast into memory that is warm.
 """
 
+import ctypes
 import threading
+from mmap import PAGESIZE
+from typing import NamedTuple
 
 BUFFER_BYTES = 4 * 1024 * 1024 + 4096
 """One read of a reader: several frames, and the header of the next."""
@@ -14,24 +17,38 @@ POOL_BYTES_MAX = 48 * 1024 * 1024
 _SMALL_BYTES = 64 * 1024
 
 
+class _Buffer(NamedTuple):
+    memory: bytearray
+    address: int
+
+    def view(self, size: int, position: int) -> memoryview:
+        first = (position - self.address) % PAGESIZE
+        return memoryview(self.memory)[first : first + size]
+
+
 class BufferPool:
     """Buffers that are taken without being given back: one is free again when no view of it is left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buffers: list[bytearray] = []
+        self._buffers: list[_Buffer] = []
 
-    def take(self, size: int) -> memoryview:
-        """A view of `size` bytes with any content."""
+    def take(self, size: int, position: int) -> memoryview:
+        """A view of `size` bytes with any content, to be filled with what stands at `position` of a file.
+
+        It begins where that does in its page. A copy to a few bytes behind there takes two to six times as long: the
+        processor takes what it loads for what it has just stored. Large blocks begin at byte 16 of a page, plogs at 0.
+        """
         if _SMALL_BYTES < size <= BUFFER_BYTES:
             with self._lock:
                 for buffer in self._buffers:
-                    if _is_free(buffer):
-                        return memoryview(buffer)[:size]
+                    if _is_free(buffer.memory):
+                        return buffer.view(size, position)
                 if (len(self._buffers) + 1) * BUFFER_BYTES <= POOL_BYTES_MAX:
-                    buffer = bytearray(BUFFER_BYTES)
+                    memory = bytearray(BUFFER_BYTES + PAGESIZE)
+                    buffer = _Buffer(memory, ctypes.addressof(ctypes.c_char.from_buffer(memory)))
                     self._buffers.append(buffer)
-                    return memoryview(buffer)[:size]
+                    return buffer.view(size, position)
         return memoryview(bytearray(size))
 
     def forked(self) -> None:

@@ -202,7 +202,7 @@ class RealFile:
     def read(self, size: int, position: int) -> memoryview:
         if position < 0:
             raise OSError(errno.EINVAL, "a position below zero", self.name)
-        view = _POOL.take(size)
+        view = _POOL.take(size, position)
         done = count = os.preadv(self._fd, (view,), position)
         # One call may return less in the middle of a file (it stops at 2 GiB); only zero bytes mean the end.
         while count and done < size:
