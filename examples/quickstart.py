@@ -5,7 +5,7 @@ python examples/quickstart.py [FOLDER]
 
 import asyncio
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import cordwood
 from cordwood import Batch
@@ -16,7 +16,8 @@ async def main(folder: str) -> None:
         await cw.create_topic("readings", exist_ok=True)
         log = cw.log("readings")
 
-        began = datetime.now(UTC)
+        # A record's time is a whole millisecond, the one in which it is written: that may have begun before now.
+        began = datetime.now(UTC) - timedelta(milliseconds=1)
         offsets = await log.append(Batch.of([b"20.5", b"21.0", None], keys=[b"kitchen", b"hall", b"attic"]))
         print(f"on the disk, as offsets {offsets[0]} to {offsets[-1]}")
 

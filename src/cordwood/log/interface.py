@@ -124,6 +124,8 @@ class Log(ABC):
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
         """The first offset whose record has a timestamp at or after `when`; the end if there is none.
 
+        Timestamps are whole milliseconds: a record that is written just after `when` may have a time just before it.
+
         ```python
         log.read(start=await log.offset_at(datetime.now(UTC) - timedelta(hours=1)))
         ```
