@@ -15,9 +15,9 @@ import cordwood
 from bench.measure import median
 from bench.write import bare_seconds
 from cordwood import Batch
-from cordwood.log.native import bridge
-from cordwood.log.native.stream.turn import Turn
-from cordwood.log.native.world.disk import RealFile
+from cordwood.log.native.api import bridge
+from cordwood.log.native.env.disk import RealFile
+from cordwood.log.native.stream.write_queue import WriteQueue
 
 _APPENDS = 400
 _SIZES = (1024, 100)
@@ -40,7 +40,7 @@ _moments: list[tuple[str, float]] = []
 
 def main() -> None:
     for owner, name in (
-        (Turn, "_write_group"),
+        (WriteQueue, "_write_group"),
         (RealFile, "write"),
         (RealFile, "begin_sync"),
         (RealFile, "sync"),

@@ -86,7 +86,7 @@ def _row(what: str, own: list[float], peer: list[float], shown: Callable[[float]
 
 
 def _compared(url: str, ours: Timed, bare: Timed) -> tuple[list[float], list[float]]:
-    """Rounds of both, each on a topic of its own."""
+    """BackgroundCleaner of both, each on a topic of its own."""
     times: tuple[list[float], list[float]] = ([], [])
     with cordwood.sync.connect(url) as cw:
         for turn in range(_ROUNDS + 1):

@@ -11,7 +11,7 @@ from pathlib import Path
 import cordwood
 from bench.kafka import JAVA_OPTIONS, produce_batches
 from bench.measure import Row, median, ratio
-from cordwood import Batch, Region, TableLogs
+from cordwood import Batch, Region, TableEntries
 from cordwood.testing.kafka import Broker
 
 _ROUNDS = 7
@@ -154,7 +154,7 @@ async def _append(url: str, times: int, payloads: list[bytes]) -> float:
 
 
 async def _recover(url: str, writes: int) -> float:
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, logs: TableEntries) -> None:
         pass
 
     async with cordwood.connect(url, read_only=True) as cw, cw.wal("bench").region(_REGION) as region:

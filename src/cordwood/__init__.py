@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cordwood.records import Record as Record
     from cordwood.records import StoredBatch as StoredBatch
     from cordwood.wal import Region as Region
-    from cordwood.wal import TableLogs as TableLogs
+    from cordwood.wal import TableEntries as TableEntries
     from cordwood.wal import TableMeta as TableMeta
     from cordwood.wal import Wal as Wal
 
@@ -56,7 +56,7 @@ _MODULES = {
     "Record": "cordwood.records",
     "Region": "cordwood.wal",
     "StoredBatch": "cordwood.records",
-    "TableLogs": "cordwood.wal",
+    "TableEntries": "cordwood.wal",
     "TableMeta": "cordwood.wal",
     "TopicInfo": "cordwood.log",
     "Wal": "cordwood.wal",

@@ -14,7 +14,7 @@ from typing import Any, Self
 from cordwood.errors import CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
-from cordwood.log.outcome import change
+from cordwood.log.calls.outcome import change
 from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
     checked_partition,
@@ -95,7 +95,7 @@ async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
         # Before the import, which needs modules that others do not have.
         if sys.platform != "linux":
             raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}")
-        from cordwood.log.native.embedded import open_folder
+        from cordwood.log.native.api.engine import open_folder
 
         return await open_folder(url.path, timeout=timeout, read_only=read_only)
     if isinstance(url, KafkaUrl):
@@ -233,7 +233,7 @@ class Client:
             name,
             timeout=self._timeout,
             read_only=self.read_only,
-            opened=self._opened,
+            on_open=self._on_region_open,
             codec=codec,
             layout=layout,
             clean_every=clean_every,
@@ -293,7 +293,7 @@ class Client:
         state = "closed" if self._closed else "read-only" if self.read_only else "open"
         return f"<cordwood.Client {self.url} {state}>"
 
-    def _opened(self, region: Region) -> None:
+    def _on_region_open(self, region: Region) -> None:
         self._regions.add(region)
         self._check_open()  # what was opened while this was closed is not among those that are closed with it
 

@@ -9,7 +9,7 @@ import pytest
 
 import cordwood
 from cordwood import Unavailable
-from cordwood.log.native.embedded_log import EmbeddedLog
+from cordwood.log.native.api.log import FolderLog
 from cordwood.testing.kafka import Broker
 from tests.cli.conftest import Command, Start
 
@@ -220,7 +220,7 @@ def test_a_log_that_refuses_to_be_trimmed_is_no_success(run: Command, monkeypatc
 
     assert run("wal", "mark", "metrics", "7", "42", "--through", "4").code == 0
     with monkeypatch.context() as guarded:
-        guarded.setattr(EmbeddedLog, "trim", refuse)
+        guarded.setattr(FolderLog, "trim", refuse)
         ran = run("wal", "clean", "metrics", "7")
     assert (ran.code, ran.out) == (1, "")
     assert "cordwood: trimming metrics_data_7/0: this user lacks rights on the topic\n" in ran.err

@@ -13,7 +13,7 @@ from typing import ClassVar
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
 from cordwood.log import Engine, Log, Reader, TopicInfo
 from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
-from cordwood.log.outcome import change
+from cordwood.log.calls.outcome import change
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
 from cordwood.records.headers import HeaderColumn
 

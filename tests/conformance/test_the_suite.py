@@ -80,6 +80,6 @@ def test_cordwood_itself_never_loads_pytest() -> None:
     root = Path(cordwood.__file__).parent
     paths = [path.relative_to(root.parent).with_suffix("") for path in root.rglob("*.py")]
     names = [".".join(path.parts) for path in paths if "testing" not in path.parts and path.name != "__main__"]
-    assert "cordwood.log.native.embedded" in names
+    assert "cordwood.log.native.api.engine" in names
     script = f"import sys, {', '.join(names)}\nsys.exit('pytest' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

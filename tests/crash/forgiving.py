@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from cordwood.errors import CordwoodError, InvalidInput
-from cordwood.log.native.engine import FolderEngine
+from cordwood.log.native.folder.writer import FolderWriter
 from cordwood.simulation.folder import SimulatedFolder
 
 _TRIES = 3
@@ -13,7 +13,7 @@ _TRIES = 3
 class ForgivingFolder(SimulatedFolder):
     """As a program that wants to go on; an append that failed it lets be. One fault must not fail a call for ever."""
 
-    def open(self) -> FolderEngine:
+    def open(self) -> FolderWriter:
         self._repeat(super().open)
         return self.engine
 

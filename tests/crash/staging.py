@@ -1,7 +1,7 @@
 """Commits of staged records on a simulated folder, whose ledgers take what a commit gives to a log for one append."""
 
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedFile, StagedWriter, Write
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedFile, StagedWriter, Write
 from cordwood.records import Batch
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Write as Written
@@ -42,7 +42,7 @@ class Commit:
         assert self.folder.staged.commit(self.write, self.files)
         for log, write in zip(self.records, written, strict=True):
             ledger = self.folder.ledger(*log)
-            ledger.acked(write, range(ledger.end_min, ledger.end_min + len(write.values)))
+            ledger.ack(write, range(ledger.end_min, ledger.end_min + len(write.values)))
 
     def fates(self, folder: SimulatedFolder) -> set[str]:
         """What has become of it in each log, after a crash that was settled."""

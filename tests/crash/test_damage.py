@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from cordwood.errors import Corrupt
-from cordwood.log.native.engine import EngineSettings
-from cordwood.log.native.stream.cursor import LogCursor, offset_at
+from cordwood.log.native.folder.writer import FolderSettings
+from cordwood.log.native.stream.reading.cursor import LogCursor, offset_at
 from cordwood.records import Batch, decode_header, encode_frame
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
@@ -20,7 +20,7 @@ PLACE = re.compile(r"plog local/0/[0-9a-f]{16} is damaged at byte \d+")
 
 def small(*, closed: bool) -> SimulatedFolder:
     """A few records in two plogs, the second one open unless `closed`, and a start that is not 0."""
-    folder = SimulatedFolder(3, settings=EngineSettings(plog_bytes_max=600, metadata_plog_bytes_min=600))
+    folder = SimulatedFolder(3, settings=FolderSettings(plog_bytes_max=600, metadata_plog_bytes_min=600))
     folder.open()
     folder.create_topic("a")
     for _ in range(3):
@@ -129,7 +129,7 @@ def test_a_damaged_header_hides_no_record_from_a_read_that_begins_behind_it() ->
 
 
 def test_a_damaged_header_gives_no_wrong_offset_for_a_time() -> None:
-    folder = SimulatedFolder(settings=EngineSettings(plog_bytes_max=600))
+    folder = SimulatedFolder(settings=FolderSettings(plog_bytes_max=600))
     folder.open()
     folder.create_topic("a")
     times = []
@@ -156,7 +156,7 @@ def four_batches() -> SimulatedFolder:
 
     The third has frames as a value: all of that plog before it, and one of another plog that names its place.
     """
-    folder = SimulatedFolder(settings=EngineSettings())
+    folder = SimulatedFolder(settings=FolderSettings())
     folder.open()
     folder.create_topic("a")
     for number in range(4):
@@ -185,7 +185,7 @@ def values_from(folder: SimulatedFolder, start: int, stop: int | None = None) ->
 
 @pytest.mark.parametrize(("chunk", "step"), [(104, 11), (256 * 1024, 1)])
 def test_a_damaged_header_costs_its_own_batch_alone(monkeypatch: pytest.MonkeyPatch, chunk: int, step: int) -> None:
-    monkeypatch.setattr("cordwood.log.native.stream.blocks._FIND_BYTES", chunk)
+    monkeypatch.setattr("cordwood.log.native.stream.reading.blocks._FIND_BYTES", chunk)
     folder = four_batches()
     name, found = open_plog(folder)
     headers = [decode_header(folder.disk.contents(name), place) for place in found]
@@ -229,7 +229,7 @@ def test_where_no_header_is_whole_behind_a_damaged_one_it_is_said_of_all_that_fo
 
 
 def test_a_time_is_not_looked_for_behind_a_damaged_header_unless_all_before_is_trimmed() -> None:
-    folder = SimulatedFolder(settings=EngineSettings())
+    folder = SimulatedFolder(settings=FolderSettings())
     folder.open()
     folder.create_topic("a")
     times = []
@@ -302,7 +302,7 @@ def without_published_ends(folder: SimulatedFolder) -> SimulatedFolder:
 
 def open_plog(folder: SimulatedFolder) -> tuple[str, list[int]]:
     """The name of the log's open plog, and where its frames begin."""
-    view = folder.log("a").view()
+    view = folder.log("a").extent()
     assert view.chain.last is not None
     name = f"plogs/{view.chain.last.id.file_name}"
     data = folder.disk.contents(name)
@@ -381,7 +381,7 @@ def test_the_documented_limit_a_flip_in_the_last_group_is_cut_where_no_published
     damaged = without_published_ends(folder)
     damaged.disk.flip_bit(name, 8 * (frames[-1] + 100))
     damaged.open()
-    assert damaged.log("a").view().durable.next_offset == 3
+    assert damaged.log("a").extent().durable.next_offset == 3
 
 
 def test_a_lost_metadata_record_is_damage_where_the_published_end_or_the_seal_vouches_for_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.log.native.view import FolderView
+from cordwood.log.native.folder.observer import FolderObserver
 from cordwood.simulation.folder import SimulatedFolder
 
 
@@ -20,7 +20,7 @@ def killed_with_two_topics(seed: int) -> SimulatedFolder:
 def test_a_topic_that_is_deleted_right_after_an_open_is_forgotten_once(seed: int) -> None:
     folder = killed_with_two_topics(seed)
     folder.open()
-    folder.log("deleted").view()  # used: where its last plog ends is to be recorded
+    folder.log("deleted").extent()  # used: where its last plog ends is to be recorded
     folder.delete_topic("deleted")
     folder.put("kept")
     folder.run()
@@ -44,8 +44,8 @@ def test_the_last_end_of_a_deleted_topic_is_not_taken_for_that_of_a_new_one(seed
     folder.create_topic("new")
     folder.put("new")
     folder.run()
-    beside = FolderView(folder.disk, lambda: True).log("new", 0)
-    assert beside.view().durable == folder.log("new").view().durable
+    beside = FolderObserver(folder.disk, lambda: True).log("new", 0)
+    assert beside.extent().durable == folder.log("new").extent().durable
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from cordwood.errors import Unavailable
+from cordwood.log.native.chain.chain import Link
+from cordwood.log.native.chain.records import Full, Incremental, Init
+from cordwood.log.native.env.clock import Clock
+from cordwood.log.native.metadata.manager import MetadataManager
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.log.native.stream.chain import Link
-from cordwood.log.native.stream.metadata import MetadataManager
-from cordwood.log.native.stream.records import Full, Incremental, Init
-from cordwood.log.native.world.clock import Clock
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.disk import SimulatedDisk
@@ -32,7 +32,7 @@ def folder() -> SimulatedFolder:
 
 
 def last_plog(folder: SimulatedFolder) -> str:
-    link = folder.log("a").view().chain.last
+    link = folder.log("a").extent().chain.last
     assert link is not None
     return f"plogs/{link.id.file_name}"
 
@@ -198,7 +198,7 @@ def metadata_on(disk: SimulatedDisk, workers: SimulatedWorkers, clock: Clock) ->
         published=None,
         plog_bytes_min=1024,
         on_durable=lambda durable: None,
-        on_switch=lambda durable: True,
+        on_rollover=lambda durable: True,
     )
 
 

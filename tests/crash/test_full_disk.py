@@ -290,7 +290,7 @@ def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -
     killed.clock.advance(20)
     killed.engine.quiet_down()
     killed.run()
-    data = killed.log("a").view().chain.last
+    data = killed.log("a").extent().chain.last
     assert data is not None
     assert len(killed.disk.contents(f"plogs/{data.id.file_name}")) < 300
     killed.check()

@@ -18,13 +18,13 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, Timeout, Unavailable
-from cordwood.log import threads
-from cordwood.log.native import embedded
-from cordwood.log.native import folder as folder_module
-from cordwood.log.native.engine import FolderEngine
-from cordwood.log.native.folder_lock import is_written
-from cordwood.log.native.published import METADATA_OWNER, Owner, PublishedWriter
-from cordwood.log.native.stream.gate import Durable
+from cordwood.log.calls import threads
+from cordwood.log.native.api import engine as embedded
+from cordwood.log.native.folder import process as folder_module
+from cordwood.log.native.folder.lock import is_written
+from cordwood.log.native.folder.published import METADATA_OWNER, Owner, PublishedWriter
+from cordwood.log.native.folder.writer import FolderWriter
+from cordwood.log.native.stream.ack_gate import Durable
 
 OPEN_IT = "import cordwood, sys; cordwood.sync.connect(sys.argv[1]).close()"
 
@@ -190,12 +190,12 @@ async def test_a_folder_is_closed_in_time_though_a_topic_is_being_made(tmp_path:
 async def test_a_folder_is_closed_in_time_though_its_retention_is_under_way(
     tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def enforce_retention(engine: FolderEngine) -> None:
+    def enforce_retention(engine: FolderWriter) -> None:
         if not disk.answers.is_set():
             disk.asked.set()
             disk.answers.wait(60)
 
-    monkeypatch.setattr(FolderEngine, "enforce_retention", enforce_retention)
+    monkeypatch.setattr(FolderWriter, "enforce_retention", enforce_retention)
     monkeypatch.setattr(folder_module, "_RETENTION_SECONDS", 0.01)
     client = await cordwood.connect(tmp_path / "data", timeout=0.5)
     disk.answers.clear()

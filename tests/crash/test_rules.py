@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from cordwood.log.native.engine import EngineSettings
-from cordwood.log.native.published import Owner, PublishedReader, PublishedWriter
-from cordwood.log.native.stream.gate import Durable
+from cordwood.log.native.folder.published import Owner, PublishedReader, PublishedWriter
+from cordwood.log.native.folder.writer import FolderSettings
+from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
@@ -19,7 +19,7 @@ from tests.unit.stream.one_log import during_next_sync
 
 # Large appends get frames of their own: a group of them is several writes before one sync.
 LARGE = 300_000
-ROOMY = EngineSettings(plog_bytes_max=1 << 22)
+ROOMY = FolderSettings(plog_bytes_max=1 << 22)
 
 
 class KeepWrites:
@@ -44,7 +44,7 @@ class KeepWrites:
         return largest
 
 
-def one_log(settings: EngineSettings | None = None) -> SimulatedFolder:
+def one_log(settings: FolderSettings | None = None) -> SimulatedFolder:
     folder = SimulatedFolder() if settings is None else SimulatedFolder(settings=settings)
     folder.open()
     folder.create_topic("a")
@@ -71,7 +71,7 @@ def test_r1_of_a_group_that_was_not_synced_only_what_stands_before_the_first_hol
     found.open()
     found.check(settle=True)
     before_the_hole = [*kept, False].index(False)
-    assert found.log("a").view().durable.next_offset == 1 + before_the_hole
+    assert found.log("a").extent().durable.next_offset == 1 + before_the_hole
 
 
 def test_r1_a_frame_behind_a_hole_never_comes_back_whatever_is_written_later() -> None:
@@ -172,7 +172,7 @@ def test_r7_a_trim_that_a_crash_cut_short_is_finished_by_the_next_open() -> None
     killed.open()
     killed.check(settle=True)
     killed.run()
-    assert len(killed.log("a").view().chain) <= 2
+    assert len(killed.log("a").extent().chain) <= 2
     assert len([name for name in killed.disk.names() if name.startswith("plogs/")]) <= 3
 
 
@@ -330,7 +330,7 @@ def test_r8_a_reader_stops_at_what_is_synced_though_whole_frames_follow() -> Non
     # The next writing open shows the rest.
     killed.open()
     killed.check(settle=True)
-    assert killed.log("a").view().durable.next_offset == 3
+    assert killed.log("a").extent().durable.next_offset == 3
 
 
 def test_r8_a_reader_changes_nothing_on_the_disk() -> None:

@@ -13,12 +13,12 @@ import pytest
 
 import cordwood
 from cordwood.errors import Corrupt, Unavailable
-from cordwood.log.native.folder import commit_staged, open_for_reading
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedWriter, Write
-from cordwood.log.native.stream.succession import PLOG_BYTES_FIRST, LogSuccession
-from cordwood.log.native.world.clock import RealClock
-from cordwood.log.native.world.disk import RealDisk, RealFile
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk, RealFile
+from cordwood.log.native.folder.process import commit_staged, open_for_reading
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedWriter, Write
+from cordwood.log.native.stream.rollover import PLOG_BYTES_FIRST, LogRollover
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
@@ -250,11 +250,11 @@ import os, signal, sys
 from pathlib import Path
 from cordwood.log.native import folder
 from cordwood.log.native.coordinator import SqliteCoordinator
-from cordwood.log.native.folder_log import FolderLog
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedWriter, Write, commit
-from cordwood.log.native.world.clock import RealClock
-from cordwood.log.native.world.disk import RealDisk
+from cordwood.log.native.folder.written_log import WrittenLog
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedWriter, Write, commit
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk
 from cordwood.records import Batch
 
 path, step = Path(sys.argv[1]), sys.argv[2]
@@ -278,7 +278,7 @@ def die_at(name, before, after):
     return wrapped
 
 SqliteCoordinator.decide = die_at("decide", "decide", "decided")(SqliteCoordinator.decide)
-FolderLog.submit = die_at("append", None, None)(FolderLog.submit)
+WrittenLog.submit = die_at("append", None, None)(WrittenLog.submit)
 commit.remove_staged = die_at("remove", "appended", "removed")(commit.remove_staged)
 SqliteCoordinator.finish = die_at("finish", None, "finished")(SqliteCoordinator.finish)
 
@@ -351,7 +351,7 @@ def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_un
         actual(file, size)
 
     monkeypatch.setattr(RealFile, "allocate", allocate)
-    monkeypatch.setattr(LogSuccession, "plog_bytes_least", lambda succession, needed: PLOG_BYTES_FIRST)
+    monkeypatch.setattr(LogRollover, "plog_bytes_least", lambda succession, needed: PLOG_BYTES_FIRST)
     with cordwood.sync.connect(tmp_path) as cw:
         log = cw.log("events")
         message = r"nothing can be appended yet: a commit of 600 records was decided.*No space left"

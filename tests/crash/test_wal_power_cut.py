@@ -8,7 +8,8 @@ import pytest
 from cordwood import Region
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
-from cordwood.wal import keeper, snapshot
+from cordwood.wal.formats.cordwood import meta_writer as keeper
+from cordwood.wal.formats.cordwood import snapshot
 from tests.crash.histories import cuts
 from tests.wal.model import Model
 from tests.wal.simulated import SimulatedEngine

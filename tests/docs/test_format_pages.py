@@ -5,16 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
-from cordwood.log.native.plog import Plog, PlogId, find_tail
-from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
-from cordwood.log.native.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
-from cordwood.log.native.staged.file import StagedFile, StagedWriter, staged_frames
-from cordwood.log.native.staged.leftovers import Write
-from cordwood.log.native.staged.plan import Plan, PlannedLog
-from cordwood.log.native.stream.chain import Chain, Link
-from cordwood.log.native.stream.gate import Durable
-from cordwood.log.native.stream.records import (
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.records import (
     Continued,
     Dropped,
     Full,
@@ -25,10 +17,18 @@ from cordwood.log.native.stream.records import (
     decode,
     encode,
 )
-from cordwood.log.native.world.disk import RealDisk
+from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
+from cordwood.log.native.env.disk import RealDisk
+from cordwood.log.native.folder.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
+from cordwood.log.native.folder.staged.file import StagedFile, StagedWriter, staged_frames
+from cordwood.log.native.folder.staged.leftovers import Write
+from cordwood.log.native.folder.staged.plan import Plan, PlannedLog
+from cordwood.log.native.plog import Plog, PlogId, find_tail
+from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
+from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
-from cordwood.wal.codec import (
+from cordwood.wal.formats.cordwood.data_record import (
     HEADER_BYTES,
     NOBODY,
     OwnerRecord,
@@ -38,11 +38,19 @@ from cordwood.wal.codec import (
     encode_payloads,
     encode_write,
 )
-from cordwood.wal.horaedb_codec import HoraeDbCodec
-from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart, decode_meta, encode_meta
-from cordwood.wal.meta_codec import HEADER_BYTES as META_HEADER_BYTES
-from cordwood.wal.plain_codec import Known, LogKey
-from cordwood.wal.rfc_codec import RfcCodec, encode_key, encode_mark, encode_value
+from cordwood.wal.formats.cordwood.meta_record import (
+    DROPPED,
+    Marks,
+    MetaOwner,
+    MetaRecord,
+    SnapshotPart,
+    decode_meta,
+    encode_meta,
+)
+from cordwood.wal.formats.cordwood.meta_record import HEADER_BYTES as META_HEADER_BYTES
+from cordwood.wal.formats.entrywise.codec import EntryKey, Known
+from cordwood.wal.formats.entrywise.horaedb import HoraeDbCodec
+from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark, encode_value
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -220,7 +228,7 @@ class TestWalMeta:
         Marks(0, [42, 43], [1, 9], [0, 1]),
         SnapshotPart(
             owner=0, number=1, part=0, parts=1, high_watermark=64, trim_target=16,
-            logs=90, writes=64, bytes=6400, forgetful=False,
+            running_count=90, writes=64, bytes=6400, forgetful=False,
             tables=[42, 43], next_sequences=[5, 10], deleted_through=[1, 9], high_watermarks=[32, DROPPED],
             entries=[2, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[64], position_bytes=[6400],
         ),
@@ -255,7 +263,7 @@ class TestWalRfc:
 
     def test_the_examples_are_what_is_written(self) -> None:
         examples = [octets(block) for block in blocks(self.text, "hex")]
-        assert examples == [encode_key(LogKey(7, 3, True)), encode_value(b"hi"), *encode_mark(7, 3)]
+        assert examples == [encode_key(EntryKey(7, 3, True)), encode_value(b"hi"), *encode_mark(7, 3)]
 
     def test_the_examples_are_read_as_the_page_says(self) -> None:
         key, value, mark_key, mark = (octets(block) for block in blocks(self.text, "hex"))

@@ -6,10 +6,10 @@ from typing import Any
 
 import cordwood
 from cordwood import Batch, errors
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedWriter, Write, abort_attempt
-from cordwood.log.native.world.clock import RealClock
-from cordwood.log.native.world.disk import RealDisk
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedWriter, Write, abort_attempt
 from tests.docs.pages import page, rows
 
 PAGE = page("docs/operating.md")

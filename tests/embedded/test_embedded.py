@@ -18,14 +18,14 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Log, NotFound, Region, Timeout, Trimmed, Unavailable
-from cordwood.log.native import folder as folder_module
+from cordwood.log.native.api.reader import FolderReader
 from cordwood.log.native.coordinator.sqlite import SqliteCoordinator
-from cordwood.log.native.engine import EngineSettings, FolderEngine
-from cordwood.log.native.folder_lock import is_written
-from cordwood.log.native.folder_log import FolderLog
-from cordwood.log.native.reader import NativeReader
+from cordwood.log.native.folder import process as folder_module
+from cordwood.log.native.folder.lock import is_written
+from cordwood.log.native.folder.writer import FolderSettings, FolderWriter
+from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.turn import Turn
+from cordwood.log.native.stream.write_queue import WriteQueue
 from tests.embedded.processes import Program, program
 
 WRITER = """
@@ -194,9 +194,9 @@ async def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("slow", [NativeReader, Region])
+@pytest.mark.parametrize("slow", [FolderReader, Region])
 async def test_a_close_that_is_cancelled_lets_the_folder_go(
-    data: Path, monkeypatch: pytest.MonkeyPatch, slow: type[NativeReader] | type[Region]
+    data: Path, monkeypatch: pytest.MonkeyPatch, slow: type[FolderReader] | type[Region]
 ) -> None:
     async with cordwood.connect(data) as cw:
         await cw.create_topic("events")
@@ -313,7 +313,7 @@ async def test_a_read_beside_the_writing_process_ends_where_the_log_ended_at_the
         assert writer.says() == "writing"
         async with cordwood.connect(data, read_only=True) as cw:
             reader = cw.log("events").read()
-            assert isinstance(reader, NativeReader)
+            assert isinstance(reader, FolderReader)
             assert isinstance(reader._end_at_call, Future)
             reader._end_at_call.result(30)  # the look is under way, not awaited
             asked(writer, "append 3")
@@ -474,7 +474,7 @@ def test_in_a_forked_child_the_blocking_twin_is_unavailable_too(data: Path) -> N
 
 FORK_WHILE_READING = """
 import threading
-from cordwood.log.native.world.disk import RealFile
+from cordwood.log.native.env.disk import RealFile
 
 read, reading, forked = RealFile.read, threading.Event(), threading.Event()
 
@@ -525,7 +525,7 @@ def test_in_a_forked_child_a_reader_gives_nothing_out_and_waits_for_no_thread_of
 
 FORK_WHILE_A_BUFFER_IS_TAKEN = """
 import signal, threading
-from cordwood.log.native.world.disk import _POOL
+from cordwood.log.native.env.disk import _POOL
 
 def read():
     with cordwood.sync.connect(url, read_only=True) as cw:
@@ -611,7 +611,7 @@ async def test_a_thousand_logs_hold_few_files(data: Path) -> None:
         names = [f"log-{index}" for index in range(1000)]
         await asyncio.gather(*map(cw.create_topic, names))
         await asyncio.gather(*(cw.log(name).append(Batch.of([name.encode()])) for name in names))
-        await until(lambda: open_plogs(data) <= EngineSettings().open_plogs_max + 2)
+        await until(lambda: open_plogs(data) <= FolderSettings().open_plogs_max + 2)
         await asyncio.gather(*(cw.log(name).append(Batch.of([b"again"])) for name in names[::50]))
         assert await values_of(cw.log(names[0])) == [names[0].encode(), b"again"]
     assert open_plogs(data) == 0
@@ -620,8 +620,8 @@ async def test_a_thousand_logs_hold_few_files(data: Path) -> None:
 async def test_logs_that_are_not_written_to_hold_no_file_and_no_empty_space(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = EngineSettings(idle_seconds=0.1)
-    monkeypatch.setattr(folder_module, "FolderEngine", partial(FolderEngine, settings=settings))
+    settings = FolderSettings(idle_seconds=0.1)
+    monkeypatch.setattr(folder_module, "FolderWriter", partial(FolderWriter, settings=settings))
     monkeypatch.setattr(folder_module, "_QUIET_SECONDS", 0.05)
     async with cordwood.connect(data) as cw:
         logs = []
@@ -695,8 +695,8 @@ async def test_a_follower_that_gives_up_leaves_nothing_behind(data: Path) -> Non
             for _ in range(20):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(reader), 0.002)
-            assert isinstance(reader, NativeReader)
-            assert isinstance(reader._source, FolderLog)
+            assert isinstance(reader, FolderReader)
+            assert isinstance(reader._source, WrittenLog)
             assert len(reader._source._growth_wanted) <= 1
 
 
@@ -705,9 +705,9 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
 ) -> None:
     """The first append opens the log, on a thread that may be slow to say so."""
     acked, asked = threading.Event(), threading.Event()
-    submit, end_now = Turn.submit, FolderLog.end_now
+    submit, end_now = WriteQueue.submit, WrittenLog.end_now
 
-    def slow(turn: Turn, append: Append) -> bool:
+    def slow(turn: WriteQueue, append: Append) -> bool:
         taken = submit(turn, append)
         if turn._name.startswith("slow/") and threading.current_thread() is not threading.main_thread():
             assert acked.wait(10)
@@ -715,12 +715,12 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
             time.sleep(0.05)  # whoever asks has looked by now, unless it waits for this thread
         return taken
 
-    def asking(log: FolderLog) -> int | None:
+    def asking(log: WrittenLog) -> int | None:
         asked.set()
         return end_now(log)
 
-    monkeypatch.setattr(Turn, "submit", slow)
-    monkeypatch.setattr(FolderLog, "end_now", asking)
+    monkeypatch.setattr(WriteQueue, "submit", slow)
+    monkeypatch.setattr(WrittenLog, "end_now", asking)
     async with cordwood.connect(tmp_path) as cw:
         await cw.create_topic("slow")
         await cw.log("slow").append(Batch.of([b"value"]))
@@ -746,7 +746,7 @@ async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_what
     data: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Log], Awaitable[object]]
 ) -> None:
     failed = threading.Event()
-    trim, keep = SqliteCoordinator.trim, FolderLog.failed_in_background
+    trim, keep = SqliteCoordinator.trim, WrittenLog.keep_background_failure
 
     def failing_once(*arguments: Any) -> None:
         if not failed.is_set():
@@ -758,7 +758,7 @@ async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_what
         failed.set()
 
     monkeypatch.setattr(SqliteCoordinator, "trim", failing_once)
-    monkeypatch.setattr(FolderLog, "failed_in_background", kept)
+    monkeypatch.setattr(WrittenLog, "keep_background_failure", kept)
     monkeypatch.setattr(folder_module, "_RETENTION_SECONDS", 0.02)
     async with cordwood.connect(data) as cw:
         await cw.create_topic("events", retention=timedelta(milliseconds=1))

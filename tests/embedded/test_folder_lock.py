@@ -9,8 +9,8 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Unavailable
-from cordwood.log.native.folder_lock import is_written
-from cordwood.log.native.publisher import Publisher
+from cordwood.log.native.folder.lock import is_written
+from cordwood.log.native.folder.publisher import Publisher
 from tests.embedded.processes import program
 
 OPEN = """

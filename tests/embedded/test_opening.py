@@ -13,10 +13,10 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, Timeout, Unavailable
-from cordwood.log.native import embedded
-from cordwood.log.native import folder as folder_module
-from cordwood.log.native.folder_lock import is_written
-from cordwood.log.native.world.disk import RealDisk, RealFile
+from cordwood.log.native.api import engine as embedded
+from cordwood.log.native.env.disk import RealDisk, RealFile
+from cordwood.log.native.folder import process as folder_module
+from cordwood.log.native.folder.lock import is_written
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
 ) -> None:
     go_on, opened, open_it = threading.Event(), threading.Event(), folder_module.open_for_writing
 
-    def open_late(path: Path) -> folder_module.Folder:
+    def open_late(path: Path) -> folder_module.OpenFolder:
         go_on.wait(60)
         folder = open_it(path)
         opened.set()
@@ -53,7 +53,7 @@ def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
     asyncio.run(give_up(data))  # type: ignore[arg-type]  # a coroutine function
     go_on.set()
     assert opened.wait(30)
-    with folder_module._door(data):  # held by whoever opens or closes
+    with folder_module._folder_lock(data):  # held by whoever opens or closes
         pass
     waiting = threading.Event()
     for _ in range(3000):

@@ -12,11 +12,11 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Corrupt, StoredBatch, Trimmed, Unavailable
-from cordwood.log.bridge import Wanted
-from cordwood.log.native.folder_log import FolderLog
-from cordwood.log.native.reader import NativeReader
-from cordwood.log.native.stream.blocks import Frames
-from cordwood.log.native.stream.cursor import LogCursor, Step
+from cordwood.log.calls.completion import Wanted
+from cordwood.log.native.api.reader import FolderReader
+from cordwood.log.native.folder.written_log import WrittenLog
+from cordwood.log.native.stream.reading.blocks import Frames
+from cordwood.log.native.stream.reading.cursor import LogCursor, Step
 from cordwood.records import decode_header
 
 _BATCHES = 24
@@ -37,7 +37,7 @@ async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_is_decoded = threading.Event()
-    decode = Step.decoded
+    decode = Step.decode
     overtaken = []
 
     def first_waits_for_the_second(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
@@ -47,7 +47,7 @@ async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
             later_is_decoded.set()
         return decode(step)
 
-    monkeypatch.setattr(Step, "decoded", first_waits_for_the_second)
+    monkeypatch.setattr(Step, "decode", first_waits_for_the_second)
     async with cordwood.connect(folder, read_only=True) as cw:
         offsets = [offset async for batch in cw.log("events").read() for offset in batch.offsets]
     assert overtaken == [True]
@@ -55,14 +55,14 @@ async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
 
 
 async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = Step.decoded
+    decode = Step.decode
 
     def third_is_damaged(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
         if step.start >= 6000:
             raise Corrupt(f"damaged at {step.start}")
         return decode(step)
 
-    monkeypatch.setattr(Step, "decoded", third_is_damaged)
+    monkeypatch.setattr(Step, "decode", third_is_damaged)
     seen: list[int] = []
     async with cordwood.connect(folder, read_only=True) as cw:
         with pytest.raises(Corrupt) as caught:
@@ -77,7 +77,7 @@ async def test_what_stands_before_a_damaged_frame_is_given_out_and_nothing_behin
     folder: Path, monkeypatch: pytest.MonkeyPatch, damaged: int
 ) -> None:
     flip_bit_of_batch(folder, damaged)
-    decode = Frames.decoded
+    decode = Frames.decode
     later_is_decoded = threading.Event()
 
     def damaged_one_is_late(frames: Frames) -> tuple[list[StoredBatch], Corrupt | None]:
@@ -88,7 +88,7 @@ async def test_what_stands_before_a_damaged_frame_is_given_out_and_nothing_behin
             later_is_decoded.set()
         return decoded
 
-    monkeypatch.setattr(Frames, "decoded", damaged_one_is_late)
+    monkeypatch.setattr(Frames, "decode", damaged_one_is_late)
     seen: list[int] = []
     async with cordwood.connect(folder, read_only=True) as cw:
         with pytest.raises(Corrupt, match="is damaged at byte"):
@@ -161,7 +161,7 @@ async def test_who_names_no_start_begins_at_the_first_kept_offset_though_the_log
 
     def trimmed_first(cursor: LogCursor, stop: int | None) -> Step | None:
         monkeypatch.undo()
-        assert isinstance(cursor._source, FolderLog)
+        assert isinstance(cursor._source, WrittenLog)
         cursor._source.trim(1500, lambda: None)
         return fetch(cursor, stop)
 
@@ -176,20 +176,20 @@ async def test_a_follower_that_has_seen_nothing_yet_is_told_of_records_that_came
 ) -> None:
     end = _BATCHES * len(_RECORDS)
     at_the_end = asyncio.Event()
-    growth = NativeReader._growth
+    growth = FolderReader._growth
 
-    async def at_the_end_then(reader: NativeReader) -> None:
+    async def at_the_end_then(reader: FolderReader) -> None:
         at_the_end.set()
         await growth(reader)
 
     async with cordwood.connect(folder) as cw:
         log = cw.log("events")
         await log.trim(before=end)
-        monkeypatch.setattr(NativeReader, "_growth", at_the_end_then)
+        monkeypatch.setattr(FolderReader, "_growth", at_the_end_then)
         waiting = asyncio.ensure_future(anext(log.read(follow=True)))
         await at_the_end.wait()
         with monkeypatch.context() as patched:
-            patched.setattr(FolderLog, "_tell_growth", lambda log: None)
+            patched.setattr(WrittenLog, "_tell_growth", lambda log: None)
             await log.append(Batch.of([b"a", b"b"]))
         await log.trim(before=end + 1)
         await log.append(Batch.of([b"c"]))
@@ -215,23 +215,23 @@ class _Busy(Future[None]):
 async def test_an_error_that_a_cancelled_call_has_met_is_the_next_calls(
     folder: Path, monkeypatch: pytest.MonkeyPatch, met: str
 ) -> None:
-    decode = Step.decoded
+    decode = Step.decode
 
     def damaged(step: Step) -> tuple[list[StoredBatch], Corrupt | None]:
         if met == "a step that fails":
             raise Corrupt("damaged")
         return decode(step)[0], Corrupt("damaged")
 
-    monkeypatch.setattr(Step, "decoded", damaged)
+    monkeypatch.setattr(Step, "decode", damaged)
     waited_for = asyncio.Event()
 
-    async def read_on(reader: NativeReader) -> None:
+    async def read_on(reader: FolderReader) -> None:
         async for _ in reader:
             pass
 
     async with cordwood.connect(folder, read_only=True) as cw:
         reader = cw.log("events").read()
-        assert isinstance(reader, NativeReader)
+        assert isinstance(reader, FolderReader)
         busy = _Busy(waited_for)
         reader._jobs.add(busy)
         reading = asyncio.create_task(read_on(reader))
@@ -246,7 +246,7 @@ async def test_an_error_that_a_cancelled_call_has_met_is_the_next_calls(
         busy.set_result(None)
 
 
-def close_elsewhere(reader: NativeReader) -> None:
+def close_elsewhere(reader: FolderReader) -> None:
     """In another event loop, beside this one."""
     closing = threading.Thread(target=lambda: asyncio.run(reader.close()))
     closing.start()
@@ -256,15 +256,15 @@ def close_elsewhere(reader: NativeReader) -> None:
 async def test_a_reader_that_is_closed_in_another_loop_when_a_batch_is_ready_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_ready = NativeReader._make_ready
+    make_ready = FolderReader._make_ready
 
-    async def closed_then(reader: NativeReader) -> None:
+    async def closed_then(reader: FolderReader) -> None:
         monkeypatch.undo()
         await make_ready(reader)
         close_elsewhere(reader)
 
     async with cordwood.connect(folder, read_only=True) as cw:
-        monkeypatch.setattr(NativeReader, "_make_ready", closed_then)
+        monkeypatch.setattr(FolderReader, "_make_ready", closed_then)
         with pytest.raises(StopAsyncIteration):
             await anext(cw.log("events").read())
 
@@ -272,18 +272,18 @@ async def test_a_reader_that_is_closed_in_another_loop_when_a_batch_is_ready_end
 async def test_a_follower_that_is_closed_in_another_loop_when_it_begins_to_wait_for_growth_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    growth = NativeReader._growth
+    growth = FolderReader._growth
 
-    async def closed_meanwhile(reader: NativeReader) -> None:
+    async def closed_meanwhile(reader: FolderReader) -> None:
         class ClosedFirst(Wanted):
             def __init__(self) -> None:
                 super().__init__()
                 close_elsewhere(reader)
 
-        monkeypatch.setattr("cordwood.log.native.reader.Wanted", ClosedFirst)
+        monkeypatch.setattr("cordwood.log.native.api.reader.Wanted", ClosedFirst)
         await growth(reader)
 
     async with cordwood.connect(folder) as cw:
-        monkeypatch.setattr(NativeReader, "_growth", closed_meanwhile)
+        monkeypatch.setattr(FolderReader, "_growth", closed_meanwhile)
         with pytest.raises(StopAsyncIteration):
             await asyncio.wait_for(anext(cw.log("events").read(_BATCHES * len(_RECORDS), follow=True)), 20)

@@ -135,14 +135,14 @@ def test_a_server_that_has_not_heard_of_the_topic_yet_is_asked_again(
     kafka: Broker, written: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = Planned(kafka, written, "false")
-    right, asked = Topics.found, 0
+    right, asked = Topics.look_up, 0
 
     def behind(topics: Topics, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
         nonlocal asked
         asked += 1
         return right(topics, names, timeout) if asked % 3 == 0 else []
 
-    monkeypatch.setattr(Topics, "found", behind)
+    monkeypatch.setattr(Topics, "look_up", behind)
     assert planned.read() == 20
 
 

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 import cordwood
 from cordwood import Batch
-from cordwood.log.native.folder import Folder, open_for_reading
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.folder.process import OpenFolder, open_for_reading
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.chain import Chain, Link
-from cordwood.log.native.stream.cursor import View
-from cordwood.log.native.stream.gate import Durable
+from cordwood.log.native.stream.ack_gate import Durable
+from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.pipeline.source import folder as folder_module
 from cordwood.pipeline.source.folder import by_plogs
 from cordwood.pipeline.source.logs import Task
@@ -22,7 +22,7 @@ from tests.spark.conftest import Load, plan
 MIB = 1024 * 1024
 
 
-def view_of(plogs: list[tuple[int, int]]) -> View:
+def view_of(plogs: list[tuple[int, int]]) -> Extent:
     """A log of plogs that have so many records and so many bytes; the last one is open."""
     links, offset = [], 0
     for number, (records, size) in enumerate(plogs):
@@ -30,7 +30,7 @@ def view_of(plogs: list[tuple[int, int]]) -> View:
         offset += records
     last = links[-1]
     links[-1] = Link(last.id, last.first_offset)
-    return View(0, Durable(last.id, plogs[-1][1], offset), Chain(links))
+    return Extent(0, Durable(last.id, plogs[-1][1], offset), Chain(links))
 
 
 def log_of(start: int, stop: int) -> Task:
@@ -95,7 +95,7 @@ def many_plogs(folder: Path) -> None:
 def test_a_real_log_is_cut_where_its_plogs_begin(folder: Path) -> None:
     reading = open_for_reading(folder)
     try:
-        view = reading.source("events", 0).view()
+        view = reading.source("events", 0).extent()
     finally:
         reading.close(1)
     assert ranges(list(by_plogs(log_of(0, 60), view, 1))) == [(start, start + 5) for start in range(0, 60, 5)]
@@ -121,7 +121,7 @@ def test_a_plan_opens_the_folder_as_often_however_many_logs_there_are(
             cw.log("events", partition).append(Batch.of([b"x"]))
     openings = []
 
-    def counted(path: Path) -> Folder:
+    def counted(path: Path) -> OpenFolder:
         openings.append(path)
         return open_for_reading(path)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cordwood.errors import NotFound, Unavailable
 from cordwood.log.native.coordinator import TopicRow
-from cordwood.log.native.staged import StagedFile, Write, abort_attempt
-from cordwood.log.native.staged.file import staged_frames
+from cordwood.log.native.folder.staged import StagedFile, Write, abort_attempt
+from cordwood.log.native.folder.staged.file import staged_frames
 from cordwood.log.partitioning import partition_of
 from cordwood.pipeline.sink.batches import batch_of
 from cordwood.pipeline.sink.columns import rows_of

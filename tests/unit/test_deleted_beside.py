@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cordwood.errors import NotFound, Trimmed
-from cordwood.log.native.view import FolderView
-from cordwood.log.native.world.disk import Disk, File
+from cordwood.log.native.env.disk import Disk, File
+from cordwood.log.native.folder.observer import FolderObserver
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder, read_all
 
@@ -111,10 +111,10 @@ def ends_of_reads(happens: Callable[[SimulatedFolder], None], alive: bool, *, be
     for operations in count():
         folder = folder_with_records()
         disk = WatchedDisk(folder.disk)
-        view = FolderView(cast(Disk, disk), lambda: alive)
+        view = FolderObserver(cast(Disk, disk), lambda: alive)
         log = view.log("a", 0)
         if begun:
-            log.view()
+            log.extent()
         disk.happens, disk.operations = partial(happens, folder), operations
         try:
             contents = read_all(log)
@@ -153,13 +153,13 @@ def test_whenever_a_log_is_trimmed_to_its_end_a_reader_does_not_take_it_for_dele
 @beside_and_after
 def test_a_log_is_found_in_the_topic_of_its_name_that_is_there_now(alive: bool) -> None:
     folder = folder_with_records()
-    view = FolderView(folder.disk, lambda: alive)
+    view = FolderObserver(folder.disk, lambda: alive)
     before = view.log("a", 0)
-    assert before.view().durable.next_offset == RECORDS
+    assert before.extent().durable.next_offset == RECORDS
     made_anew(folder)
     for _ in range(2):
         with pytest.raises(NotFound, match=GONE):
-            before.view(RECORDS)
+            before.extent(RECORDS)
     assert len(read_all(view.log("a", 0)).values) == RECORDS + 1
     view.close()
 
@@ -167,11 +167,11 @@ def test_a_log_is_found_in_the_topic_of_its_name_that_is_there_now(alive: bool) 
 def test_a_look_at_a_quiet_log_reads_the_list_of_topics_once() -> None:
     folder = folder_with_records()
     disk = WatchedDisk(folder.disk)
-    view = FolderView(cast(Disk, disk), lambda: True)
+    view = FolderObserver(cast(Disk, disk), lambda: True)
     log = view.log("a", 0)
-    log.view()
+    log.extent()
     disk.happens, disk.operations = lambda: None, 100
-    log.view(RECORDS)
+    log.extent(RECORDS)
     # The list is opened and read; where the log ends, and where it begins; which open speaks.
     assert 100 - disk.operations == 5
     view.close()

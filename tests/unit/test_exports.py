@@ -24,7 +24,7 @@ PUBLIC_NAMES = [
     "Region",
     "Sealed",
     "StoredBatch",
-    "TableLogs",
+    "TableEntries",
     "TableMeta",
     "Timeout",
     "TooLarge",

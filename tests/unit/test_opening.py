@@ -8,15 +8,15 @@ import pytest
 
 from cordwood.errors import NotFound
 from cordwood.log.native.coordinator import LogRow
-from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.cursor import offset_at
+from cordwood.log.native.stream.reading.cursor import offset_at
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
 
 PLOG_BYTES = 16 * 1024
-SETTINGS = EngineSettings(plog_bytes_max=PLOG_BYTES, metadata_plog_bytes_min=1024)
+SETTINGS = FolderSettings(plog_bytes_max=PLOG_BYTES, metadata_plog_bytes_min=1024)
 
 # What the list has for a plog is 57 bytes, its plog is up to four times as long as the list, and it is read twice.
 LIST_BYTES_A_PLOG_MAX = 600
@@ -60,7 +60,7 @@ def written(plogs: int) -> SimulatedFolder:
     for _ in range(plogs):
         folder.put("a", 1, PLOG_BYTES - 1000)
         folder.run()
-    assert len(folder.log("a").view().chain) == plogs
+    assert len(folder.log("a").extent().chain) == plogs
     return folder
 
 
@@ -68,7 +68,7 @@ def open_and_use(folder: SimulatedFolder, reads: Counter[str]) -> Counter[str]:
     """What an open, a look at the bounds and the first append have read."""
     reads.clear()
     folder.open()
-    assert folder.log("a").view().start == 0
+    assert folder.log("a").extent().start == 0
     folder.put("a", 1, 100)
     folder.run()
     assert not folder.errors
@@ -90,7 +90,7 @@ def test_of_all_plogs_the_latest_of_the_metadata_and_the_last_of_the_log_are_rea
     crash: Crash, reads: Counter[str]
 ) -> None:
     before = written(50)
-    last = before.log("a").view().chain.last
+    last = before.log("a").extent().chain.last
     assert last is not None
     found = crash(before)
     metadata = PlogId.parse(found.coordinator.metadata_plog() or "")
@@ -107,7 +107,7 @@ def test_after_a_clean_close_no_plog_of_a_log_is_read(reads: Counter[str]) -> No
 
 def test_after_a_kill_the_last_plog_is_read_from_its_published_end_on(reads: Counter[str]) -> None:
     before = written(5)
-    view = before.log("a").view()
+    view = before.log("a").extent()
     assert view.durable.plog is not None
     name = f"plogs/{view.durable.plog.file_name}"
     rest = len(before.disk.contents(name)) - view.durable.end
@@ -124,7 +124,7 @@ def test_a_time_is_found_without_a_look_at_the_plogs_before_it(reads: Counter[st
         folder.run()
         folder.clock.advance(1)
     log = folder.log("a")
-    plogs = {f"plogs/{link.id.file_name}" for link in log.view().chain}
+    plogs = {f"plogs/{link.id.file_name}" for link in log.extent().chain}
     assert len(plogs) > 10
     for seconds in (0, 99.5, 150, 199, 200):
         reads.clear()
@@ -140,7 +140,7 @@ def test_logs_that_nobody_uses_are_not_read(crash: Crash, reads: Counter[str]) -
         folder.create_topic(f"b{number}")
         folder.put(f"b{number}", 1, 5000)
     folder.run()
-    others = {f"plogs/{link.id.file_name}" for number in range(30) for link in folder.log(f"b{number}").view().chain}
+    others = {f"plogs/{link.id.file_name}" for number in range(30) for link in folder.log(f"b{number}").extent().chain}
     assert len(others) == 30
     assert not others & set(open_and_use(crash(folder), reads))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from cordwood.errors import Corrupt, Unavailable
-from cordwood.log.native.view import FolderView
+from cordwood.log.native.folder.observer import FolderObserver
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.folder import SimulatedFolder, check_trimmed, read_all
 
@@ -33,13 +33,13 @@ def enforce(folder: SimulatedFolder) -> None:
 
 
 def bounds(folder: SimulatedFolder, topic: str = "a") -> tuple[int, int]:
-    view = folder.log(topic).view()
+    view = folder.log(topic).extent()
     return view.start, view.durable.next_offset
 
 
 def plogs_of(folder: SimulatedFolder, topic: str = "a") -> int:
     """How many plogs the log has, each of which is a file."""
-    links = folder.log(topic).view().chain.links
+    links = folder.log(topic).extent().chain.links
     assert {f"plogs/{link.id.file_name}" for link in links} <= set(folder.disk.names())
     return len(links)
 
@@ -115,7 +115,7 @@ def test_by_size_the_oldest_plogs_go_as_long_as_what_stays_is_as_much_as_asked_f
         put(folder)
     enforce(folder)
     assert (bounds(folder), plogs_of(folder)) == ((start, 5), 5 - start)
-    view = folder.log("a").view()
+    view = folder.log("a").extent()
     kept = [view.end_of(link) for link in view.chain]
     assert start == 0 or sum(kept) >= bytes_max
     assert start == 4 or sum(kept[1:]) < bytes_max
@@ -170,7 +170,7 @@ def test_partitions_are_looked_at_one_by_one(folder: SimulatedFolder) -> None:
     folder.put("a", 1, BIG, partition=0)
     folder.run()
     enforce(folder)
-    assert [folder.log("a", partition).view().start for partition in (0, 1)] == [0, 2]
+    assert [folder.log("a", partition).extent().start for partition in (0, 1)] == [0, 2]
 
 
 def test_what_goes_gives_its_space_back(folder: SimulatedFolder) -> None:
@@ -187,14 +187,14 @@ def test_a_reader_sees_the_log_begin_where_retention_left_it(
     folder: SimulatedFolder, alive: Callable[[], bool]
 ) -> None:
     folder.create_topic("a", retention_ms=MINUTE_MS)
-    view = FolderView(folder.disk, alive)
+    view = FolderObserver(folder.disk, alive)
     for _ in range(3):
         put(folder)
         folder.clock.advance(40)
     log = view.log("a", 0)
-    assert log.view().start == 0
+    assert log.extent().start == 0
     enforce(folder)
-    assert (log.view().start, len(read_all(log).values)) == (2, 1)
+    assert (log.extent().start, len(read_all(log).values)) == (2, 1)
     check_trimmed(log, 2)
     view.close()
 
@@ -208,7 +208,7 @@ def test_a_log_that_is_damaged_keeps_no_other_from_being_trimmed_and_is_named(fo
         put(folder, topic)
         put(folder, topic)
     killed = folder.killed()
-    damaged = {topic: folder.log(topic).view().chain.links[-1].id for topic in ("b", "d")}
+    damaged = {topic: folder.log(topic).extent().chain.links[-1].id for topic in ("b", "d")}
     for plog in damaged.values():
         killed.disk.remove(f"plogs/{plog.file_name}")
     killed.open()

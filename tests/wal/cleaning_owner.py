@@ -13,8 +13,10 @@ from typing import Any
 
 import cordwood
 from cordwood import Batch, Client, CordwoodError, Fenced, Log, Region
-from cordwood.wal import keeper, rfc_keeper, snapshot
-from cordwood.wal.meta_codec import Marks, MetaOwner, SnapshotPart, decode_meta
+from cordwood.wal.formats.cordwood import meta_writer as meta_writer
+from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood.meta_record import Marks, MetaOwner, SnapshotPart, decode_meta
+from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_keeper
 from tests.crash.values import say
 
 POINTS: dict[str, tuple[type, str]] = {
@@ -87,7 +89,7 @@ async def use(region: Region, table: int, chance: random.Random, *, drops: bool)
 
 async def main(url: str, point: str, codec: str) -> None:
     rfc_keeper.NEEDLESS_MAX = 10  # type: ignore[misc]
-    keeper.SNAPSHOT_WRITES = 40  # type: ignore[misc]
+    meta_writer.SNAPSHOT_WRITES = 40  # type: ignore[misc]
     snapshot.PART_BYTES_MAX = 200  # type: ignore[misc]
     snapshot.TABLES_PER_TURN = 1  # type: ignore[misc]
     async with cordwood.connect(url) as cw:

@@ -13,11 +13,11 @@ async def taken(reader: RegionReader) -> list[tuple[int, range, list[bytes | Non
     found = []
     last = -1
     async with reader:
-        async for logs in reader:
-            assert logs.offset > last
-            assert len(logs) == len(logs.sequences) == len(logs.payloads) > 0
-            last = logs.offset
-            found.append((logs.table, logs.sequences, list(logs.payloads)))
+        async for entries in reader:
+            assert entries.offset > last
+            assert len(entries) == len(entries.sequences) == len(entries.payloads) > 0
+            last = entries.offset
+            found.append((entries.table, entries.sequences, list(entries.payloads)))
     return found
 
 

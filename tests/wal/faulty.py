@@ -84,7 +84,7 @@ class FaultyEngine(Engine):
         self.logs: list[FaultyLog] = []
 
     def wal(self, name: str) -> Wal:
-        return Wal(self, name, timeout=30, read_only=False, opened=lambda region: None)
+        return Wal(self, name, timeout=30, read_only=False, on_open=lambda region: None)
 
     def log(self, topic: str, partition: int, *, timeout: float) -> Log:
         plain = self._engine.log(topic, partition, timeout=timeout)

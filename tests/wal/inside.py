@@ -1,9 +1,9 @@
 """The parts of a region of our own codec that tests look into."""
 
 from cordwood import Region
-from cordwood.wal.data_log import DataLog
-from cordwood.wal.keeper import Keeper
-from cordwood.wal.writer import Writer
+from cordwood.wal.formats.cordwood.data_log import DataLog
+from cordwood.wal.formats.cordwood.meta_writer import MetaWriter
+from cordwood.wal.formats.cordwood.writer import Writer
 
 
 def data_of(region: Region) -> DataLog:
@@ -17,7 +17,7 @@ def writer_of(region: Region) -> Writer:
     return writer
 
 
-def keeper_of(region: Region) -> Keeper:
-    keeper = region._owner().keeper
-    assert isinstance(keeper, Keeper)
-    return keeper
+def keeper_of(region: Region) -> MetaWriter:
+    meta_writer = region._owner().meta_writer
+    assert isinstance(meta_writer, MetaWriter)
+    return meta_writer

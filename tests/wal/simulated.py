@@ -7,9 +7,9 @@ from typing import NoReturn, TypeVar
 
 from cordwood import Batch, Log, NotFound, Reader, StoredBatch, TopicInfo, Wal
 from cordwood.log import Engine
-from cordwood.log.native.folder_log import FolderLog
+from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.cursor import LogCursor
+from cordwood.log.native.stream.reading.cursor import LogCursor
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
 
@@ -24,7 +24,7 @@ class SimulatedEngine(Engine):
         self.off = asyncio.Event()
 
     def wal(self, name: str) -> Wal:
-        return Wal(self, name, timeout=30, read_only=False, opened=lambda region: None, clean_every=None)
+        return Wal(self, name, timeout=30, read_only=False, on_open=lambda region: None, clean_every=None)
 
     async def do(self, work: Callable[[], T]) -> T:
         await asyncio.sleep(0)
@@ -102,7 +102,7 @@ class SimulatedLog(Log):
         return SimulatedReader(self, start, stop)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
-        view = await self.engine.do(lambda: self._log().view())
+        view = await self.engine.do(lambda: self._log().extent())
         return view.start, view.durable.next_offset
 
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
@@ -115,7 +115,7 @@ class SimulatedLog(Log):
 
         await self.engine.do(work)
 
-    def _log(self) -> FolderLog:
+    def _log(self) -> WrittenLog:
         return self.engine.folder.engine.log(self.topic, self.partition)
 
 
@@ -136,7 +136,7 @@ class SimulatedReader(Reader):
     def _read(self) -> list[StoredBatch]:
         source = self._log._log()
         if self._cursor is None:
-            view = source.view()
+            view = source.extent()
             self._stop = view.durable.next_offset if self._stop is None else self._stop
             self._cursor = LogCursor(source, view.start if self._start is None else self._start)
         return self._cursor.read(self._stop)

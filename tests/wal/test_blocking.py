@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import cordwood
-from cordwood import Fenced, NotFound, TableLogs, Unavailable
-from cordwood.log.threads import in_a_thread
+from cordwood import Fenced, NotFound, TableEntries, Unavailable
+from cordwood.log.calls.threads import in_a_thread
 
 
 def test_a_program_without_a_loop_writes_and_reads_a_region(url: str) -> None:
@@ -37,7 +37,7 @@ def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
         region.write_many({table: [b"a", b"b"] for table in range(5)})
         applied: dict[int, list[bytes | None]] = {}
 
-        def apply(table: int, logs: TableLogs) -> None:
+        def apply(table: int, logs: TableEntries) -> None:
             if table == 3:
                 raise OSError("no memory")
             applied[table] = list(logs.payloads)
@@ -54,7 +54,7 @@ def test_whatever_a_blocking_function_raises_is_in_the_report_and_ends_no_more_t
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a", b"b"] for table in range(3)})
 
-        def apply(table: int, logs: TableLogs) -> None:
+        def apply(table: int, logs: TableEntries) -> None:
             if table == 1:
                 raise raised("of its own")
 
@@ -71,7 +71,7 @@ def test_as_many_tables_are_recovered_at_a_time_as_was_asked_for(url: str) -> No
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a"] for table in range(tables)})
 
-        def apply(table: int, logs: TableLogs) -> None:
+        def apply(table: int, logs: TableEntries) -> None:
             together.wait(30)
 
         report = region.recover(apply, concurrency=tables)

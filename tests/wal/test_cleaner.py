@@ -15,13 +15,13 @@ from cordwood import (
     Fenced,
     InvalidInput,
     Region,
-    TableLogs,
+    TableEntries,
     Timeout,
     Trimmed,
     Unavailable,
 )
-from cordwood.wal.meta_codec import SnapshotPart
-from cordwood.wal.rounds import Rounds
+from cordwood.wal.cleaning.background import BackgroundCleaner
+from cordwood.wal.formats.cordwood.meta_record import SnapshotPart
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FaultyEngine, FaultyLog, lose_end
 from tests.wal.test_snapshots import meta_records, snapshots
@@ -32,15 +32,15 @@ class Watch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ended = asyncio.Event()
-        original = Rounds._round
+        original = BackgroundCleaner._round
 
-        async def round_(rounds: Rounds) -> None:
+        async def round_(background: BackgroundCleaner) -> None:
             try:
-                await original(rounds)
+                await original(background)
             finally:
                 self._ended.set()
 
-        monkeypatch.setattr(Rounds, "_round", round_)
+        monkeypatch.setattr(BackgroundCleaner, "_round", round_)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -52,7 +52,7 @@ class Watch:
 
 
 @pytest.fixture
-async def rounds(monkeypatch: pytest.MonkeyPatch) -> Watch:
+async def background(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
@@ -132,7 +132,7 @@ async def test_a_crash_at_any_point_of_a_clean_loses_nothing(
     await region.mark_deleted(42, through=3)
     own = region._owner()
     if point == "before the snapshot":
-        monkeypatch.setattr(own.keeper, "snapshot", failing(Crash))
+        monkeypatch.setattr(own.meta_writer, "snapshot", failing(Crash))
     elif point == "after the snapshot":
         monkeypatch.setattr(own.cleaner, "_trim", failing(Crash))
     trimmed = region._data.log.trim
@@ -248,7 +248,7 @@ async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_t
     assert await numbers(old) == {43: [3], 44: [1]}
     got: list[tuple[int, range]] = []
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, logs: TableEntries) -> None:
         got.append((table, logs.sequences))
 
     await old.recover(apply)
@@ -339,7 +339,7 @@ async def test_where_the_log_refuses_to_trim_the_region_is_pruned_all_the_same(
 
 
 async def test_regions_are_cleaned_in_the_background_and_a_failing_one_stops_no_other(
-    cw: Client, rounds: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cw: Client, background: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wal = cw.wal("metrics", clean_every=0.01)
     failing_one, well = await wal.region(6), await wal.region(7)
@@ -348,14 +348,14 @@ async def test_regions_are_cleaned_in_the_background_and_a_failing_one_stops_no_
     monkeypatch.setattr(cleaner, "_clean", failing(OSError))
     await well.write_many({42: [b"a"] * 3, 43: [b"b"]})
     await well.mark_deleted(42, through=3)
-    await rounds.until(lambda: well.stats().trimmed_to >= well.tables()[43].mapping[1])
-    await rounds.until(lambda: failing_one.stats().failure is not None)
+    await background.until(lambda: well.stats().trimmed_to >= well.tables()[43].mapping[1])
+    await background.until(lambda: failing_one.stats().failure is not None)
     assert "region 6 in metrics_data_6/0: a round of cleaning failed" in caplog.text
     assert well.stats().failure is None
     with pytest.raises(OSError):
         await failing_one.clean()
     monkeypatch.setattr(cleaner, "_clean", cleaning)
-    await rounds.until(lambda: failing_one.stats().failure is None)
+    await background.until(lambda: failing_one.stats().failure is None)
     await wal.close()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-clean"]
 
@@ -396,7 +396,7 @@ async def test_a_clean_ends_in_its_time_though_another_one_is_under_way(
 
 
 async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it_is_cleaned_when_they_mark(
-    cw: Client, rounds: Watch
+    cw: Client, background: Watch
 ) -> None:
     # GreptimeDB #5877, #6722, HoraeDB #1038: an idle table pins the log.
     asked: list[list[int]] = []
@@ -418,28 +418,28 @@ async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it
             await region.mark_deleted(3, through=n + 1)
     await done.wait()
     assert asked[0][:2] == [1, 2], "the oldest first"
-    await rounds.until(lambda: region.stats().bytes <= 20_000)
+    await background.until(lambda: region.stats().bytes <= 20_000)
     assert not {1, 2} & {table for _, table in region._data.state.holders()}
     assert set((await numbers(region)).keys()) <= {3}
     await wal.close()
 
 
 async def test_without_a_callback_the_tables_are_named_in_the_log_once(
-    cw: Client, rounds: Watch, caplog: pytest.LogCaptureFixture
+    cw: Client, background: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wal = cw.wal("metrics", clean_every=0.01, region_bytes_max=100)
     region = await wal.region(7)
     await region.write(42, [b"x" * 1000])
     await region.write(43, [b"x" * 1000])
-    await rounds.until(lambda: "2 tables hold it back" in caplog.text)
+    await background.until(lambda: "2 tables hold it back" in caplog.text)
     for _ in range(3):
-        await rounds.another()
+        await background.another()
     assert caplog.text.count("2 tables hold it back") == 1
     await wal.close()
 
 
 async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
-    cw: Client, rounds: Watch, caplog: pytest.LogCaptureFixture
+    cw: Client, background: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
     failures: list[CordwoodError | None] = []
@@ -454,13 +454,13 @@ async def test_a_callback_that_raises_is_told_and_cleaning_goes_on(
 
     region = await cw.wal("metrics", clean_every=0.01, region_bytes_max=100, on_flush_needed=flush).region(7)
     await region.write(42, [b"x" * 1000])
-    await rounds.until(lambda: not region.tables())
+    await background.until(lambda: not region.tables())
     assert "on_flush_needed raised KeyError('no such table')" in caplog.text
     assert "in flush" in caplog.text, "with the place in the callback, which nobody else would see"
     assert failures[0] is None
     assert isinstance(failures[1], Unavailable)
     assert isinstance(failures[1].__cause__, KeyError)
-    await rounds.until(lambda: region.stats().failure is None)
+    await background.until(lambda: region.stats().failure is None)
     await region.close()
 
 
@@ -520,8 +520,8 @@ async def test_a_callback_may_close_what_it_is_called_for(url: str, what: str) -
         with pytest.raises(Unavailable):
             await region.write(42, [b"y"])
         assert region._owning is not None
-        assert region._owning.rounds is not None
-        await region._owning.rounds._task
+        assert region._owning.background is not None
+        await region._owning.background._task
     async with cordwood.connect(url) as cw:
         assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
 
@@ -530,12 +530,12 @@ async def test_a_region_whose_close_is_cancelled_takes_no_writes(cw: Client, mon
     region = await cw.wal("metrics").region(7)
     begun = asyncio.Event()
 
-    async def close(rounds: Rounds) -> None:
+    async def close(background: BackgroundCleaner) -> None:
         begun.set()
         await asyncio.Event().wait()
 
     with monkeypatch.context() as hanging:
-        hanging.setattr(Rounds, "close", close)
+        hanging.setattr(BackgroundCleaner, "close", close)
         closing = asyncio.create_task(region.close())
         await begun.wait()
         closing.cancel()
@@ -554,8 +554,8 @@ async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
     with pytest.raises(Fenced):
         await old.write(42, [b"zombie"])
     assert old._owning is not None
-    assert old._owning.rounds is not None
-    await old._owning.rounds._task  # it ends by itself
+    assert old._owning.background is not None
+    await old._owning.background._task  # it ends by itself
     await new.close()
     assert isinstance((await meta_records(cw))[-1], SnapshotPart)
 
@@ -569,9 +569,9 @@ async def test_a_broken_region_is_not_cleaned_any_more(cw: Client) -> None:
         await old.write(42, [b"b"])
     assert await wal.region(7) is not old
     assert old._owning is not None
-    assert old._owning.rounds is not None
+    assert old._owning.background is not None
     async with asyncio.timeout(10):
-        await old._owning.rounds._task  # it ends by itself: the log's close knows the new one
+        await old._owning.background._task  # it ends by itself: the log's close knows the new one
 
 
 async def test_a_region_that_nobody_has_any_more_is_closed_with_its_connection(url: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable, Wal
-from cordwood.wal.codec import OwnerRecord, encode_owner
+from cordwood.wal.formats.cordwood.data_record import OwnerRecord, encode_owner
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
 from tests.wal.history import History
@@ -122,7 +122,7 @@ async def test_what_cannot_be_resolved_fails_with_its_outcome_and_the_region_goe
         engine.be_well()
         numbers = await region.write(1, [b"c"])
         assert await by_table(region) == {1: {numbers.start: b"c"}}
-        assert region._data.state.fence.logs >= numbers.start, "the running count is above every number"
+        assert region._data.state.fence.running_count >= numbers.start, "the running count is above every number"
     engine = FaultyEngine(cw, 0, 0, ["lost"])
     async with engine.wal("metrics").region(7) as region:
         engine.logs[0].odds = 1
@@ -289,7 +289,7 @@ async def test_writes_are_decided_also_when_the_task_is_cancelled_that_looks_for
 ) -> None:
     """As whoever ends a loop does, with all its tasks: the region is closed behind that."""
     engine = FaultyEngine(cw, 0, 0, ["lost"])
-    wal = Wal(engine, "metrics", timeout=30, read_only=False, opened=lambda region: None, codec=codec)
+    wal = Wal(engine, "metrics", timeout=30, read_only=False, on_open=lambda region: None, codec=codec)
     region = await wal.region(7)
     looking: asyncio.Future[asyncio.Task[Any] | None] = asyncio.get_running_loop().create_future()
 

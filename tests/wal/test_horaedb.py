@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, Corrupt, InvalidInput, NotFound, Region, TableLogs, Wal
-from cordwood.wal.horaedb_codec import HoraeDbCodec
-from cordwood.wal.plain_codec import Known
+from cordwood import Batch, Client, Corrupt, InvalidInput, NotFound, Region, TableEntries, Wal
+from cordwood.wal.formats.entrywise.codec import Known
+from cordwood.wal.formats.entrywise.horaedb import HoraeDbCodec
 from tests.wal.contents import by_table, taken
 from tests.wal.horaedb import HoraeDb, entry, log_key, snapshot
 
@@ -62,7 +62,7 @@ async def test_tables_logs_and_recovery_are_those_of_any_region(cw: Client, hora
         assert region.tables()[43].mapping == {1: 3}
         found: dict[int, list[bytes | None]] = {}
 
-        async def apply(table: int, logs: TableLogs) -> None:
+        async def apply(table: int, logs: TableEntries) -> None:
             found.setdefault(table, []).extend(logs.payloads)
 
         report = await region.recover(apply)

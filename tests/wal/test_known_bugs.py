@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from cordwood import Batch, Client, Region
-from cordwood.wal import snapshot
+from cordwood.wal.formats.cordwood import snapshot
 from tests.wal.contents import by_table, taken
 
 

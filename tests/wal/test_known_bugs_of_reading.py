@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cordwood import Client, TableLogs, TooLarge
+from cordwood import Client, TableEntries, TooLarge
 from cordwood.wal import Apply
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FaultyEngine
@@ -84,7 +84,7 @@ async def test_greptimedb_3808_horaedb_412_many_tables_are_recovered_by_one_read
 
 
 def _applied(into: dict[int, list[int]], turns: int = 0) -> Apply:
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, logs: TableEntries) -> None:
         for _ in range(max(0, turns - logs.sequences.start)):
             await asyncio.sleep(0)
         into.setdefault(table, []).extend(logs.sequences)

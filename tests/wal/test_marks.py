@@ -151,7 +151,7 @@ async def test_marks_whose_task_is_cancelled_fail_and_later_ones_do_not(cw: Clie
     for _ in range(turns):
         await asyncio.sleep(0)
     waiting.append(asyncio.create_task(region.mark_deleted(43, through=1)))
-    (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "cordwood-keeper")
+    (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "cordwood-meta_writer")
     asyncio.get_running_loop().call_soon(task.cancel)  # when the last one waits, too
     async with asyncio.timeout(10):
         ended = await asyncio.gather(*waiting, return_exceptions=True)

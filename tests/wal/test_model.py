@@ -18,7 +18,8 @@ from hypothesis.stateful import (
 )
 
 from cordwood import Client, CordwoodError, Fenced, Region, Wal
-from cordwood.wal import keeper, snapshot
+from cordwood.wal.formats.cordwood import meta_writer as meta_writer
+from cordwood.wal.formats.cordwood import snapshot
 from tests.wal.faulty import FaultyEngine
 from tests.wal.model import Model
 
@@ -31,8 +32,8 @@ async def test_a_region_is_what_a_dictionary_is(
     cw: Client, engine: str, monkeypatch: pytest.MonkeyPatch, odds: float
 ) -> None:
     # So small that a few writes make a snapshot, and a few tables make it have parts.
-    monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 6)
-    monkeypatch.setattr(keeper, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(meta_writer, "SNAPSHOT_WRITES", 6)
+    monkeypatch.setattr(meta_writer, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 100)
     monkeypatch.setattr(snapshot, "TABLES_PER_TURN", 1)
     loop = asyncio.get_running_loop()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cordwood import Client, InvalidInput, Region, TableLogs, Unavailable
+from cordwood import Client, InvalidInput, Region, TableEntries, Unavailable
 from cordwood.records import BinaryColumn
-from cordwood.wal import recovery
-from cordwood.wal.codec import WriteRecord
-from cordwood.wal.reader import LogReader
+from cordwood.wal.formats.cordwood.data_record import WriteRecord
+from cordwood.wal.reading import recovery
+from cordwood.wal.reading.reader import LogReader
 from tests.wal.contents import by_table
 
 TABLES = 20
@@ -39,14 +39,14 @@ class Applied:
         self.running: set[int] = set()
         self.most = 0
 
-    async def __call__(self, table: int, logs: TableLogs) -> None:
-        assert table == logs.table
+    async def __call__(self, table: int, entries: TableEntries) -> None:
+        assert table == entries.table
         assert table not in self.running, "two writes of a table at a time"
         self.running.add(table)
         self.most = max(self.most, len(self.running))
         await asyncio.sleep(0)
         self.running.discard(table)
-        for number, payload in zip(logs.sequences, logs.payloads, strict=True):
+        for number, payload in zip(entries.sequences, entries.payloads, strict=True):
             assert number > max(self.tables[table], default=0), "out of order, or twice"
             assert payload is not None
             self.tables[table][number] = payload
@@ -64,8 +64,13 @@ async def test_every_table_gets_its_logs_in_order_however_small_the_channels(
     applied = Applied()
     report = await region.recover(applied, concurrency=concurrency)
     assert applied.tables == await by_table(region)
-    logs = [payload for table in applied.tables.values() for payload in table.values()]
-    assert (report.applied, report.bytes, report.skipped, report.failed) == (len(logs), sum(map(len, logs)), 0, {})
+    entries = [payload for table in applied.tables.values() for payload in table.values()]
+    assert (report.applied, report.bytes, report.skipped, report.failed) == (
+        len(entries),
+        sum(map(len, entries)),
+        0,
+        {},
+    )
     assert applied.most <= concurrency
 
 
@@ -104,12 +109,12 @@ async def test_a_failing_table_is_reported_and_holds_back_none_of_the_others(cw:
     region = await filled(cw)
     applied = Applied()
 
-    async def apply(table: int, logs: TableLogs) -> None:
-        if table == 3 and logs.sequences.start > 5:
+    async def apply(table: int, entries: TableEntries) -> None:
+        if table == 3 and entries.sequences.start > 5:
             raise OSError("no memory")
         if table == 4:
             raise asyncio.CancelledError
-        await applied(table, logs)
+        await applied(table, entries)
 
     report = await region.recover(apply)
     tables = await by_table(region)
@@ -117,7 +122,7 @@ async def test_a_failing_table_is_reported_and_holds_back_none_of_the_others(cw:
     assert isinstance(report.failed.pop(4), asyncio.CancelledError)
     assert report.failed == {}
     assert 0 < len(applied.tables.pop(3)) < len(tables[3]), "what came before its failure"
-    assert applied.tables == {table: logs for table, logs in tables.items() if table not in (3, 4)}
+    assert applied.tables == {table: entries for table, entries in tables.items() if table not in (3, 4)}
 
 
 @pytest.mark.parametrize("slow", [{0}, {0, 7, 19}])
@@ -129,14 +134,14 @@ async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 400)
     region = await filled(cw)
     tables = await by_table(region)
-    others = sum(len(logs) for table, logs in tables.items() if table not in slow)
+    others = sum(len(entries) for table, entries in tables.items() if table not in slow)
     complete = asyncio.Event()
     applied = Applied()
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         if table in slow:
             await complete.wait()
-        await applied(table, logs)
+        await applied(table, entries)
         if sum(len(each) for each in applied.tables.values()) == others:
             complete.set()
 
@@ -151,11 +156,11 @@ async def test_r18_a_parked_table_that_fails_leaves_another_parked_one_alone(
     monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", 40)
     region = await filled(cw)
     tables = await by_table(region)
-    others = sum(len(logs) for table, logs in tables.items() if table not in (0, 7))
+    others = sum(len(entries) for table, entries in tables.items() if table not in (0, 7))
     scanned, failed = asyncio.Event(), asyncio.Event()
     applied = Applied()
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         if table == 0:
             await scanned.wait()
             # The other one goes on when this failure is known for long.
@@ -163,7 +168,7 @@ async def test_r18_a_parked_table_that_fails_leaves_another_parked_one_alone(
             raise OSError("no memory")
         if table == 7:
             await failed.wait()
-        await applied(table, logs)
+        await applied(table, entries)
         if sum(len(each) for each in applied.tables.values()) == others:
             scanned.set()
 
@@ -179,7 +184,7 @@ async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytes
     sizes = []
     offer = recovery.Recovery._offer
 
-    def watched(self: recovery.Recovery, batch: Iterator[TableLogs]) -> bool:
+    def watched(self: recovery.Recovery, batch: Iterator[TableEntries]) -> bool:
         room = offer(self, batch)
         sizes.append(self._size)
         assert self._size == sum(channel.size for channel in self._channels.values())
@@ -203,12 +208,12 @@ async def test_what_goes_on_waiting_is_no_view_of_what_was_read(cw: Client, monk
     monkeypatch.setattr(recovery.Recovery, "_distribute", watched)
     views = []
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         await scanned.wait()
-        _, _, data = logs.payloads.buffers()
+        _, _, data = entries.payloads.buffers()
         assert isinstance(data.obj, bytes | bytearray | memoryview | mmap)
-        if len(data.obj) != logs.payloads.data_bytes:
-            views.append(logs)
+        if len(data.obj) != entries.payloads.data_bytes:
+            views.append(entries)
 
     report = await region.recover(apply, concurrency=3)
     assert report.failed == {}
@@ -219,7 +224,7 @@ async def test_a_recovery_that_is_cancelled_leaves_nothing_running(cw: Client) -
     region = await filled(cw)
     started = asyncio.Event()
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         started.set()
         await asyncio.Event().wait()
 
@@ -239,7 +244,7 @@ async def test_a_recovery_ends_also_where_apply_keeps_its_cancellation_to_itself
     region = await filled(cw)
     started = asyncio.Event()
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         started.set()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -275,7 +280,7 @@ async def test_what_is_no_failure_of_a_table_ends_the_recovery(
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", all_bytes)
     region = await filled(cw)
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         await asyncio.sleep(0)
         if table == 3:
             raise Stop
@@ -296,7 +301,7 @@ async def test_what_ends_the_recovery_does_so_also_while_the_end_of_the_log_is_w
     at_the_end, stopped = asyncio.Event(), asyncio.Event()
     batch = LogReader.batch
 
-    async def late_at_the_end(reader: LogReader, only: Collection[int] | None) -> Sequence[TableLogs]:
+    async def late_at_the_end(reader: LogReader, only: Collection[int] | None) -> Sequence[TableEntries]:
         try:
             return await batch(reader, only)
         except StopAsyncIteration:
@@ -304,7 +309,7 @@ async def test_what_ends_the_recovery_does_so_also_while_the_end_of_the_log_is_w
             await stopped.wait()
             raise
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         await at_the_end.wait()
         stopped.set()
         raise Stop
@@ -322,7 +327,7 @@ async def test_a_recovery_whose_tasks_are_cancelled_ends(cw: Client, turns: int)
     """Somebody ends all tasks of the loop but the one that waits here."""
     region = await filled(cw)
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         await asyncio.sleep(0)
 
     workers: list[asyncio.Task[None]] = []

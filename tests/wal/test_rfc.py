@@ -8,10 +8,22 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Batch, Client, Corrupt, Fenced, InvalidInput, Log, TableLogs, Timeout, TooLarge, Unavailable, Wal
-from cordwood.wal import rfc_keeper
-from cordwood.wal.plain_codec import Known, LogKey
-from cordwood.wal.rfc_codec import RfcCodec, encode_key, encode_mark
+from cordwood import (
+    Batch,
+    Client,
+    Corrupt,
+    Fenced,
+    InvalidInput,
+    Log,
+    TableEntries,
+    Timeout,
+    TooLarge,
+    Unavailable,
+    Wal,
+)
+from cordwood.wal.formats.entrywise.codec import EntryKey, Known
+from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_keeper
+from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine
 
@@ -41,7 +53,7 @@ def _numbers(key: bytes) -> tuple[int, int, int]:
 
 def test_the_proposal_s_bytes() -> None:
     key = bytes.fromhex("00 00000007 0000000000000003 01")
-    assert encode_key(LogKey(7, 3, True)) == key
+    assert encode_key(EntryKey(7, 3, True)) == key
     assert CODEC.decode_key(key, 0, "log", 0) == (7, 3, True)
     mark = bytes.fromhex("00 00000007"), bytes.fromhex("00 0000000000000003")
     assert encode_mark(7, 3) == mark
@@ -72,7 +84,7 @@ async def test_a_region_lives_through_openings_marks_and_cleaning(cw: Client) ->
             }
             found: dict[int, list[bytes | None]] = {}
 
-            async def apply(table: int, logs: TableLogs, found: dict[int, list[bytes | None]] = found) -> None:
+            async def apply(table: int, logs: TableEntries, found: dict[int, list[bytes | None]] = found) -> None:
                 found.setdefault(table, []).extend(logs.payloads)
 
             assert (await region.recover(apply)).failed == {}
@@ -261,7 +273,7 @@ async def test_after_an_append_that_failed_every_ack_is_there_and_no_number_is_u
 ) -> None:
     engine = FaultyEngine(cw, fault, 0, [fault])
     region = await Wal(
-        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, on_open=lambda region: None, clean_every=None
     ).region(7)
     await region.write(42, [b"first"])
     (log,) = engine.logs
@@ -289,7 +301,7 @@ async def test_writes_that_wait_behind_failing_ones_fail_when_their_time_is_over
 ) -> None:
     faulty = FaultyEngine(cw, 0, 0)
     region = await Wal(
-        faulty, "metrics", codec="rfc", timeout=1, read_only=False, opened=lambda region: None, clean_every=None
+        faulty, "metrics", codec="rfc", timeout=1, read_only=False, on_open=lambda region: None, clean_every=None
     ).region(7)
 
     async def unanswered(batch: Batch, *, timeout: float) -> Sequence[int]:
@@ -311,7 +323,7 @@ async def test_writes_that_wait_behind_failing_ones_fail_when_their_time_is_over
 async def test_whatever_goes_wrong_with_appends_what_was_acked_is_there(cw: Client, seed: int) -> None:
     engine = FaultyEngine(cw, seed, 0.2, FAULTS)
     region = await Wal(
-        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, on_open=lambda region: None, clean_every=None
     ).region(7)
     acked: dict[tuple[int, int], bytes] = {}
     refused: set[bytes] = set()
@@ -341,7 +353,7 @@ async def test_whatever_goes_wrong_with_appends_what_was_acked_is_there(cw: Clie
 async def test_a_mark_that_failed_is_not_applied(cw: Client) -> None:
     engine = FaultyEngine(cw, 0, 0, ["refused"], part="_meta_")
     region = await Wal(
-        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, on_open=lambda region: None, clean_every=None
     ).region(7)
     await region.write(42, [b"a"])
     engine.logs[-1].odds = 1
@@ -383,15 +395,15 @@ async def test_the_meta_log_keeps_no_more_than_the_marks_that_are_needed(
 async def test_marks_that_are_made_at_once_share_an_append(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] for table in range(50)})
-        keeper = region._owner().keeper
-        assert isinstance(keeper, rfc_keeper.RfcKeeper)
-        appends, append = [], keeper._log.append
+        meta_writer = region._owner().meta_writer
+        assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+        appends, append = [], meta_writer._log.append
 
         async def counted(batch: Batch, **named: Any) -> Sequence[int]:
             appends.append(len(batch))
             return await append(batch, **named)
 
-        monkeypatch.setattr(keeper._log, "append", counted)
+        monkeypatch.setattr(meta_writer._log, "append", counted)
         await asyncio.gather(*(region.mark_deleted(table, through=1) for table in range(50)))
         assert sum(appends) == 50
         assert len(appends) <= 2
@@ -429,7 +441,7 @@ async def test_another_writer_s_mark_fences_and_is_never_trimmed(cw: Client, mon
 async def test_an_own_mark_that_arrives_late_is_no_other_writer_s(cw: Client) -> None:
     engine = FaultyEngine(cw, 0, 0, ["late"], part="_meta_")
     region = await Wal(
-        engine, "metrics", codec="rfc", timeout=30, read_only=False, opened=lambda region: None, clean_every=None
+        engine, "metrics", codec="rfc", timeout=30, read_only=False, on_open=lambda region: None, clean_every=None
     ).region(7)
     await region.write(42, [b"a"] * 9)
     (log,) = engine.logs[-1:]
@@ -451,9 +463,9 @@ async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_oth
     monkeypatch.setattr(rfc_keeper, "STRAYS_MAX", 0)  # there may be more marks than that
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] * 9 for table in range(3)})
-        keeper = region._owner().keeper
-        assert isinstance(keeper, rfc_keeper.RfcKeeper)
-        append = keeper._log.append
+        meta_writer = region._owner().meta_writer
+        assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+        append = meta_writer._log.append
         lost: list[Sequence[int]] = []
 
         async def without_an_answer(batch: Batch, **named: Any) -> Sequence[int]:
@@ -463,7 +475,7 @@ async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_oth
                 raise Timeout("no answer", outcome="unknown")
             return offsets
 
-        monkeypatch.setattr(keeper._log, "append", without_an_answer)
+        monkeypatch.setattr(meta_writer._log, "append", without_an_answer)
         for through in range(1, 9):
             for table in range(3):
                 await region.mark_deleted(table, through=through)
@@ -478,9 +490,9 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
     monkeypatch.setattr(rfc_keeper, "RETRY_SECONDS", 0)
     region = await wal(cw).region(7)
     await region.write(42, [b"a"] * 9)
-    keeper = region._owner().keeper
-    assert isinstance(keeper, rfc_keeper.RfcKeeper)
-    append = keeper._append
+    meta_writer = region._owner().meta_writer
+    assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+    append = meta_writer._append
 
     async def failing(records: Sequence[tuple[bytes, bytes]], *, whole: bool = False) -> int:
         if whole:
@@ -488,10 +500,10 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
         return await append(records)
 
     with monkeypatch.context() as broken:
-        broken.setattr(keeper, "_append", failing)
+        broken.setattr(meta_writer, "_append", failing)
         for through in range(1, 7):
             await region.mark_deleted(42, through=through)
-        await keeper.close()
+        await meta_writer.close()
         assert str(region.stats().failure) == "the disk is full"
         assert "metrics_meta_7/0: writing all marks once more failed: the disk is full" in caplog.text
     assert await cw.log("metrics_meta_7").bounds() == (0, 6)

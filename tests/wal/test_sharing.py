@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 import cordwood
-from cordwood import Client, Fenced, Reader, Region, StoredBatch, TableLogs, Trimmed, Unavailable
-from cordwood.wal import RegionReader, sharing
-from cordwood.wal.reader import Place
+from cordwood import Client, Fenced, Reader, Region, StoredBatch, TableEntries, Trimmed, Unavailable
+from cordwood.wal import RegionReader
+from cordwood.wal.reading import shared_scan as sharing
+from cordwood.wal.reading.reader import Place
 from tests.wal.inside import data_of
 
 
@@ -89,7 +90,7 @@ async def test_one_that_does_not_take_its_logs_holds_back_none(region: Region, m
     monkeypatch.setattr(sharing, "CHANNEL_BYTES_MAX", 40)
     slow = region.read(0)
     first, *others = await asyncio.gather(anext(slow), *(payloads_of(region.read(table)) for table in range(1, 20)))
-    assert isinstance(first, TableLogs)
+    assert isinstance(first, TableEntries)
     assert others == [all_of(table) for table in range(1, 20)]
     assert [*first.payloads, *await payloads_of(slow)] == all_of(0), "it goes on where it was parked"
 

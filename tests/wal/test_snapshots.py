@@ -7,8 +7,9 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, Corrupt, Log, Timeout
-from cordwood.wal import keeper, snapshot
-from cordwood.wal.meta_codec import MetaOwner, MetaRecord, SnapshotPart, decode_meta
+from cordwood.wal.formats.cordwood import meta_writer as meta_writer
+from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, SnapshotPart, decode_meta
 from tests.wal.contents import by_table
 from tests.wal.faulty import FaultyEngine, FaultyLog
 from tests.wal.inside import data_of, keeper_of
@@ -122,7 +123,7 @@ async def test_r13_a_late_copy_of_a_snapshot_undoes_no_mark(cw: Client, monkeypa
 async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
     cw: Client, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
 ) -> None:
-    monkeypatch.setattr(keeper, name, limit)
+    monkeypatch.setattr(meta_writer, name, limit)
     region = await cw.wal("metrics").region(7)
     seen: set[int] = set()
     for n in range(1, 41):
@@ -145,7 +146,7 @@ async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
 async def test_r14_a_region_of_more_tables_makes_no_more_than_one_snapshot_in_so_many_writes_or_marks(
     cw: Client, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(keeper, name, 5)
+    monkeypatch.setattr(meta_writer, name, 5)
     region = await cw.wal("metrics").region(7)
     await region.write_many({table: [b"x"] * 10 for table in range(100)})
     await region.snapshot()
@@ -168,7 +169,7 @@ async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
     region = await cw.wal("metrics").region(7)
     for _ in range(30):
         await region.write(42, [b"x"])
-    monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 20)
+    monkeypatch.setattr(meta_writer, "SNAPSHOT_WRITES", 20)
     again = await cw.wal("metrics").region(7)
     task = keeper_of(again)._task
     assert task is not None

@@ -8,7 +8,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
-from cordwood.wal import pending
+from cordwood.wal.formats import pending
 from tests.wal.contents import by_table, taken
 from tests.wal.inside import data_of, writer_of
 
@@ -302,7 +302,7 @@ async def test_the_same_object_gives_back_the_region_that_it_has_open(cw: Client
 
 async def test_a_region_that_cannot_be_opened_holds_up_no_other(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     wal = cw.wal("metrics")
-    opening, opened = asyncio.Event(), wal._opened
+    opening, opened = asyncio.Event(), wal._open_region
 
     async def stuck(id: int, create: bool, timeout: float) -> Region:
         if id == 6:
@@ -310,7 +310,7 @@ async def test_a_region_that_cannot_be_opened_holds_up_no_other(cw: Client, monk
             await asyncio.Event().wait()
         return await opened(id, create, timeout)
 
-    monkeypatch.setattr(wal, "_opened", stuck)
+    monkeypatch.setattr(wal, "_open_region", stuck)
     never = asyncio.ensure_future(wal.region(6))
     await opening.wait()
     await (await wal.region(7, timeout=30)).write(42, [b"a"])
@@ -324,7 +324,7 @@ async def test_a_region_that_is_opened_while_the_log_is_closed_is_closed_too(
 ) -> None:
     wal = cw.wal("metrics")
     made: list[Region] = []
-    opening, go_on, opened = asyncio.Event(), asyncio.Event(), wal._opened
+    opening, go_on, opened = asyncio.Event(), asyncio.Event(), wal._open_region
 
     async def slow(id: int, create: bool, timeout: float) -> Region:
         made.append(await opened(id, create, timeout))
@@ -332,7 +332,7 @@ async def test_a_region_that_is_opened_while_the_log_is_closed_is_closed_too(
         await go_on.wait()
         return made[0]
 
-    monkeypatch.setattr(wal, "_opened", slow)
+    monkeypatch.setattr(wal, "_open_region", slow)
     late = asyncio.ensure_future(wal.region(7))
     await opening.wait()
     await (wal.close() if what == "the log" else cw.close())

@@ -58,11 +58,11 @@ def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
 
 
 def _run(command: Command, read_only: bool, args: argparse.Namespace, *, check: Check | None = None) -> int:
-    run(_connected(command, read_only, check, args))
+    run(_connect_and_run(command, read_only, check, args))
     return 0
 
 
-async def _connected(command: Command, read_only: bool, check: Check | None, args: argparse.Namespace) -> None:
+async def _connect_and_run(command: Command, read_only: bool, check: Check | None, args: argparse.Namespace) -> None:
     config = config_of(args)
     url = parse_url(url_of(args), config)
     if check is not None:

@@ -15,10 +15,10 @@ def run(main: Coroutine[object, object, T]) -> T:
     Python looks for signals between two of its instructions. One that comes after the last look before the loop goes to
     sleep is found when the loop wakes, which of one that follows a quiet log may be never.
     """
-    return asyncio.run(_woken_by_signals(main))
+    return asyncio.run(_run_woken_by_signals(main))
 
 
-async def _woken_by_signals(main: Coroutine[object, object, T]) -> T:
+async def _run_woken_by_signals(main: Coroutine[object, object, T]) -> T:
     loop = asyncio.get_running_loop()
     woken, waking = socket.socketpair()
     with woken, waking:

@@ -122,7 +122,7 @@ async def _create(cw: Client, args: argparse.Namespace) -> None:
 
 def _delete(args: argparse.Namespace) -> int:
     # Asked before anything is opened: whoever thinks it over holds no lock.
-    if not args.yes and not _confirmed(args.name):
+    if not args.yes and not _confirm(args.name):
         print("nothing was deleted", file=sys.stderr)
         return FAILED
     return writing(_delete_now)(args)
@@ -139,7 +139,7 @@ async def _delete_now(cw: Client, args: argparse.Namespace) -> None:
         print(f"deleted {args.name}")
 
 
-def _confirmed(name: str) -> bool:
+def _confirm(name: str) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInput(f"deleting topic {name!r} deletes its records for good: say --yes")
     print(f"delete topic {name!r} and all its records? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -77,7 +77,7 @@ class Log(ABC):
     topic: str
     partition: int
 
-    _verifies = False
+    verifies_reads = False
     """Whether what it reads was checked, at that moment, against a checksum that was made when it was appended."""
 
     @property

@@ -1,6 +1,6 @@
 """A disk in memory, that can lose power, fail, fill up and rot, and does so the same way every time.
 
-It keeps the promises of `cordwood.log.native.world.disk` and not one more (R2). A test runs the engine on it,
+It keeps the promises of `cordwood.log.native.env.disk` and not one more (R2). A test runs the engine on it,
 cuts the power at any operation, and opens the engine again on what is found:
 
     disk = SimulatedDisk()
@@ -16,7 +16,7 @@ from random import Random
 from threading import Lock
 from typing import Literal
 
-from cordwood.log.native.world.disk import check_one_folder, split_name
+from cordwood.log.native.env.disk import check_one_folder, split_name
 from cordwood.simulation.faults import Fault, Faults, Operation, os_error
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.power import Chooser, chooser

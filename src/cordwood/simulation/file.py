@@ -4,7 +4,7 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cordwood.log.native.world.disk import Buffer
+from cordwood.log.native.env.disk import Buffer
 from cordwood.simulation.faults import Operation, os_error
 from cordwood.simulation.storage import StoredFile
 

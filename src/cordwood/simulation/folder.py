@@ -16,13 +16,13 @@ from random import Random
 from typing import Literal
 
 from cordwood.errors import CordwoodError, Trimmed
-from cordwood.log.native.engine import CLUSTER, GROUP, EngineSettings, FolderEngine
-from cordwood.log.native.folder_log import FolderLog
+from cordwood.log.native.folder.observer import FolderObserver
+from cordwood.log.native.folder.staged import StagedCommits
+from cordwood.log.native.folder.writer import CLUSTER, GROUP, FolderSettings, FolderWriter
+from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.staged import StagedCommits
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.cursor import LogCursor, Source
-from cordwood.log.native.view import FolderView
+from cordwood.log.native.stream.reading.cursor import LogCursor, Source
 from cordwood.records import Batch
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
@@ -32,7 +32,7 @@ from cordwood.simulation.power import Chooser
 from cordwood.simulation.workers import SimulatedWorkers
 
 # So small that a few appends switch plogs, and a few switches fill a metadata plog.
-TINY = EngineSettings(plog_bytes_max=4096, metadata_plog_bytes_min=1024)
+TINY = FolderSettings(plog_bytes_max=4096, metadata_plog_bytes_min=1024)
 
 _NEVER = float("inf")
 
@@ -63,7 +63,7 @@ class _Caller:
 class SimulatedFolder:
     """Opens, uses, crashes and checks one folder. A crash gives another folder; this one stays as it is."""
 
-    def __init__(self, seed: int = 0, *, settings: EngineSettings = TINY, disk: SimulatedDisk | None = None) -> None:
+    def __init__(self, seed: int = 0, *, settings: FolderSettings = TINY, disk: SimulatedDisk | None = None) -> None:
         self.settings = settings
         self.random = Random(seed)
         self.disk = disk or SimulatedDisk()
@@ -74,17 +74,17 @@ class SimulatedFolder:
         self.errors: list[CordwoodError] = []
         """What appends have failed with, in order."""
         self._callers: list[_Caller] = []
-        self._engine: FolderEngine | None = None
+        self._engine: FolderWriter | None = None
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     @property
-    def engine(self) -> FolderEngine:
+    def engine(self) -> FolderWriter:
         assert self._engine is not None, "the folder is not open"
         return self._engine
 
-    def open(self) -> FolderEngine:
-        self._engine = FolderEngine(
+    def open(self) -> FolderWriter:
+        self._engine = FolderWriter(
             self.disk, self.clock, self.workers, self.coordinator, self.settings, new_id=self._new_id
         )
         self.staged = StagedCommits(self.disk, self.clock, self.workers, self.coordinator, self._engine)
@@ -157,7 +157,7 @@ class SimulatedFolder:
     def ledger(self, topic: str, partition: int = 0) -> LogLedger:
         return self.topics[topic].logs[partition]
 
-    def log(self, topic: str, partition: int = 0) -> FolderLog:
+    def log(self, topic: str, partition: int = 0) -> WrittenLog:
         return self.engine.log(topic, partition)
 
     def append(self, topic: str, *values: bytes, partition: int = 0, expected: int | None = None) -> Write:
@@ -165,7 +165,7 @@ class SimulatedFolder:
         ledger = self.ledger(topic, partition)
         write = ledger.write(values)
         caller = _Caller(write, ledger)
-        append = Append(Batch.of(list(values)), len(values), caller, self._notified, _NEVER, expected)
+        append = Append(Batch.of(list(values)), len(values), caller, self._notify, _NEVER, expected)
         if not self.log(topic, partition).submit(append):
             raise Broken(f"{ledger.name}: the queue is full")
         self._callers.append(caller)
@@ -180,20 +180,20 @@ class SimulatedFolder:
     def trim(self, topic: str, before: int, *, partition: int = 0) -> None:
         """Returns when the trim is confirmed; space is given back by jobs that `run` runs."""
         ledger = self.ledger(topic, partition)
-        ledger.trim_asked(before)
+        ledger.ask_trim(before)
         self.log(topic, partition).trim(before, lambda: None)
-        ledger.trimmed(before)
+        ledger.trim(before)
 
     def enforce_retention(self) -> None:
         for topic, partition, ledger in self.logs():
             # How much goes is the engine's to decide; what is not durable yet cannot.
-            ledger.trim_asked(self.log(topic, partition).view().durable.next_offset)
+            ledger.ask_trim(self.log(topic, partition).extent().durable.next_offset)
         self.engine.enforce_retention()
         for topic, partition, ledger in self.logs():
-            ledger.trimmed(self.log(topic, partition).view().start)
+            ledger.trim(self.log(topic, partition).extent().start)
             ledger.start_max = ledger.start_min
 
-    def _notified(self, appends: list[Append]) -> None:
+    def _notify(self, appends: list[Append]) -> None:
         for append in appends:
             caller = append.waiter
             assert isinstance(caller, _Caller)
@@ -203,11 +203,11 @@ class SimulatedFolder:
             caller.done = True
             if append.error is None:
                 assert append.result is not None
-                caller.ledger.acked(caller.write, append.result)
+                caller.ledger.ack(caller.write, append.result)
                 continue
             self.errors.append(append.error)
             if append.error.outcome == "not_written":
-                caller.ledger.refused(caller.write)
+                caller.ledger.refuse(caller.write)
 
     def unanswered(self) -> list[Write]:
         """Appends whose callers still wait."""
@@ -228,7 +228,7 @@ class SimulatedFolder:
 
     def check_view(self, *, all_acked: bool = False, beside_writer: bool = False) -> dict[str, Contents]:
         """Hold what a reader sees, without a writer or beside this one, against what was promised; returns it."""
-        view = FolderView(self.disk, lambda: beside_writer)
+        view = FolderObserver(self.disk, lambda: beside_writer)
         try:
             names = {row.name for row in view.topics()}
             self._check_topics(names, settle=False)
@@ -281,7 +281,7 @@ class SimulatedFolder:
 
 def read_all(source: Source) -> Contents:
     """Everything that a log shows."""
-    view = source.view()
+    view = source.extent()
     cursor = LogCursor(source, view.start)
     values: list[bytes] = []
     try:

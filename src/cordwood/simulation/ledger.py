@@ -66,7 +66,7 @@ class LogLedger:
             self._by_value[value] = (write, place)
         return write
 
-    def acked(self, write: Write, offsets: range) -> None:
+    def ack(self, write: Write, offsets: range) -> None:
         """Acks come in offset order, and give away each offset once (R8)."""
         if write.fate is not Fate.UNDECIDED:
             raise Broken(f"{self.name}: append {write.number} is acked, but was {write.fate.value}")
@@ -75,14 +75,14 @@ class LogLedger:
         write.fate, write.first_offset = Fate.ACKED, offsets.start
         self.end_min = offsets.stop
 
-    def refused(self, write: Write) -> None:
+    def refuse(self, write: Write) -> None:
         if write.fate is Fate.UNDECIDED:
             write.fate = Fate.GONE
 
-    def trim_asked(self, before: int) -> None:
+    def ask_trim(self, before: int) -> None:
         self.start_max = max(self.start_max, before)
 
-    def trimmed(self, before: int) -> None:
+    def trim(self, before: int) -> None:
         self.start_min = max(self.start_min, before)
 
     def check(self, contents: Contents, *, to_the_end: bool = True) -> None:

@@ -3,7 +3,7 @@
 from random import Random
 from threading import Event
 
-from cordwood.log.native.world.workers import Job
+from cordwood.log.native.env.workers import Job
 
 
 class SimulatedWorkers:

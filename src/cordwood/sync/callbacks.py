@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 async def on_a_thread(threads: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it on one of these threads, with the context variables of whoever made the call that leads here."""
-    call = partial(guarded, function, *args, **kwargs)
+    call = partial(call_guarded, function, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, call)
 
 
-def guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def call_guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it; what a loop cannot carry comes as a RuntimeError.
 
     SystemExit and its like would go through the loop, which is that of all connections. A future refuses StopIteration,
     and whoever awaits it would wait for ever.
 
-    >>> guarded(next, iter(()))
+    >>> call_guarded(next, iter(()))
     Traceback (most recent call last):
     RuntimeError: next raised StopIteration()
     """

@@ -11,7 +11,7 @@ from cordwood.log import TopicInfo
 from cordwood.records import Batch
 from cordwood.sync.log import Log
 from cordwood.sync.portal import Portal, portal
-from cordwood.sync.wal import OnFlushNeeded, Wal, asked_on_a_thread
+from cordwood.sync.wal import OnFlushNeeded, Wal, ask_on_a_thread
 from cordwood.url import NO_CONFIG
 
 
@@ -137,7 +137,7 @@ class Client:
             layout=layout,
             clean_every=clean_every,
             region_bytes_max=region_bytes_max,
-            on_flush_needed=None if on_flush_needed is None else asked_on_a_thread(on_flush_needed, self._portal),
+            on_flush_needed=None if on_flush_needed is None else ask_on_a_thread(on_flush_needed, self._portal),
         )
         return Wal(wal, self._portal)
 

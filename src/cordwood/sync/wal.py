@@ -10,9 +10,9 @@ from cordwood.log.arguments import whole_number
 from cordwood.sync.callbacks import on_a_thread
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Crossing
-from cordwood.wal import RecoveryReport, RegionStats, TableLogs, TableMeta
+from cordwood.wal import RecoveryReport, RegionStats, TableEntries, TableMeta
 
-Apply: TypeAlias = Callable[[int, TableLogs], None]
+Apply: TypeAlias = Callable[[int, TableEntries], None]
 
 _FLUSHES_MAX = 32
 
@@ -128,11 +128,11 @@ class Region:
         # Not the loop's own threads, which are few: each call may wait for another one.
         threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
-        async def applied(table: int, logs: TableLogs) -> None:
+        async def apply_there(table: int, logs: TableEntries) -> None:
             await on_a_thread(threads, apply, table, logs)
 
         try:
-            return self._portal.call(self._region.recover, applied, tables, concurrency)
+            return self._portal.call(self._region.recover, apply_there, tables, concurrency)
         finally:
             threads.shutdown(wait=False)
 
@@ -230,7 +230,7 @@ class RegionReader:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> TableLogs:
+    def __next__(self) -> TableEntries:
         return self._crossing.next()
 
     def close(self) -> None:
@@ -249,12 +249,12 @@ class RegionReader:
 OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], None]
 
 
-def asked_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
+def ask_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
     """The loop goes on while it runs: it uses the region, from its thread."""
     # A pool that Python waits for when the program ends, with the loop still there: a flush is not cut off half-way.
     threads = ThreadPoolExecutor(_FLUSHES_MAX, "cordwood-flush")
 
-    async def asked(region: wal.Region, tables: list[int]) -> None:
+    async def ask_there(region: wal.Region, tables: list[int]) -> None:
         await on_a_thread(threads, ask, Region(region, through), tables)
 
-    return asked
+    return ask_there

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.errors import CordwoodError
-from cordwood.wal.cleaner import Cleaner
-from cordwood.wal.opened import RegionKeeper, RegionWriter
-from cordwood.wal.rounds import Rounds
+from cordwood.wal.cleaning.background import BackgroundCleaner
+from cordwood.wal.cleaning.cleaner import Cleaner
+from cordwood.wal.formats.interface import RegionMetaWriter, RegionWriter
 
 
 @dataclass(slots=True)
@@ -15,18 +15,18 @@ class Owning:
     """One opening for writing."""
 
     writer: RegionWriter
-    keeper: RegionKeeper
+    meta_writer: RegionMetaWriter
     cleaner: Cleaner
-    rounds: Rounds | None = None
+    background: BackgroundCleaner | None = None
 
     @property
     def failure(self) -> CordwoodError | None:
         """Why something in the background failed, and has not gone well since."""
-        return (self.rounds and self.rounds.failure) or self.cleaner.failure or self.keeper.failure
+        return (self.background and self.background.failure) or self.cleaner.failure or self.meta_writer.failure
 
     async def close(self) -> None:
         self.writer.closed = True  # before anything is awaited: what a cancelled close leaves takes no writes
-        if self.rounds is not None:
-            await self.rounds.close()
+        if self.background is not None:
+            await self.background.close()
         await self.writer.close()
-        await self.keeper.close()
+        await self.meta_writer.close()

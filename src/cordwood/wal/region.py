@@ -10,15 +10,15 @@ from typing import NamedTuple, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
 from cordwood.log.arguments import checked_timeout
-from cordwood.wal.applied import AppliedLog
-from cordwood.wal.codec import checked_payloads
+from cordwood.wal.formats.applied_log import AppliedLog
+from cordwood.wal.formats.cordwood.data_record import checked_payloads
+from cordwood.wal.formats.interface import OpenRegion, RegionWriter, WriteUnderWay
 from cordwood.wal.names import checked_id
-from cordwood.wal.opened import Opened, RegionWriter, WriteUnderWay
 from cordwood.wal.owning import Owning
-from cordwood.wal.reader import LogReader, Place, RegionReader
-from cordwood.wal.recovery import Apply, Recovery, RecoveryReport
-from cordwood.wal.sharing import TableReads, Wanted
-from cordwood.wal.state import TableMeta
+from cordwood.wal.reading.reader import LogReader, Place, RegionReader
+from cordwood.wal.reading.recovery import Apply, Recovery, RecoveryReport
+from cordwood.wal.reading.shared_scan import TableReads, Wanted
+from cordwood.wal.state.state import TableMeta
 from cordwood.wal.stats import RegionStats
 
 
@@ -42,10 +42,10 @@ class Region:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenRegion,
         owning: Owning | None,
         *,
-        read_again: Callable[[], Awaitable[Opened]],
+        read_again: Callable[[], Awaitable[OpenRegion]],
         refusal: Callable[[], CordwoodError],
     ) -> None:
         """Without `owning` it only reads, and `refusal` says why."""
@@ -110,8 +110,8 @@ class Region:
 
         ```python
         async with region.replay() as reader:
-            async for logs in reader:
-                print(logs.table, logs.sequences, list(logs.payloads))
+            async for entries in reader:
+                print(entries.table, entries.sequences, list(entries.payloads))
         ```
         """
         self._check_open()
@@ -125,8 +125,8 @@ class Region:
 
         ```python
         async with region.read(42, start=2) as reader:
-            async for logs in reader:
-                print(logs.sequences, list(logs.payloads))
+            async for entries in reader:
+                print(entries.sequences, list(entries.payloads))
         ```
         """
         self._check_open()
@@ -145,7 +145,7 @@ class Region:
     async def recover(
         self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
     ) -> RecoveryReport:
-        """Replay the tables, all or these, each in its order: `await apply(table, logs)` for each of their writes.
+        """Replay the tables, all or these, each in its order: `await apply(table, entries)` for each of their writes.
 
         The region is read once for all of them. Up to `concurrency` tables are applied at a time; one that is slow, or
         for which `apply` raises, holds back none of the others. What it raised is in the report, under `failed`.
@@ -201,7 +201,7 @@ class Region:
                 f"{found.next_sequence - 1}",
                 outcome="not_written",
             )
-        await owning.keeper.mark(table, through, dropped=False, timeout=_seconds(timeout))
+        await owning.meta_writer.mark(table, through, dropped=False, timeout=_seconds(timeout))
 
     async def drop_table(self, table: int, *, timeout: float | None = None) -> None:
         """Delete all logs of a table that were written before the call, and the table; durable on return.
@@ -220,7 +220,7 @@ class Region:
         last = owning.writer.last_given(table)
         found = self._data.state.table_states.get(table)
         if found is None or found.dropped_through < last:
-            await owning.keeper.mark(table, last, dropped=True, timeout=_seconds(timeout))
+            await owning.meta_writer.mark(table, last, dropped=True, timeout=_seconds(timeout))
 
     async def snapshot(self, *, timeout: float | None = None) -> None:
         """Write down what is known of the tables, so that the next open reads only what comes after it.
@@ -232,7 +232,7 @@ class Region:
         await region.snapshot()
         ```
         """
-        await self._owner().keeper.snapshot(_seconds(timeout))
+        await self._owner().meta_writer.snapshot(_seconds(timeout))
 
     async def clean(self, *, timeout: float | None = None) -> None:
         """Trim what no table needs any more, after a snapshot that says so.
@@ -267,7 +267,7 @@ class Region:
             snapshot_lag=state.next_offset - (self._meta.snapshot_offset or self._data.start),
             pruned_to=self._data.start if own is None else own.cleaner.pruned_to,
             trimmed_to=self._data.start if own is None else own.cleaner.trimmed_to,
-            trim_refused=None if own is None else own.cleaner.refused or own.keeper.refused,
+            trim_refused=None if own is None else own.cleaner.refused or own.meta_writer.refused,
             lost=self._lost,
             failure=None if own is None else own.failure,
         )

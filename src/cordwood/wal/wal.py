@@ -14,15 +14,15 @@ from weakref import WeakValueDictionary
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
-from cordwood.wal.cleaner import Cleaner
-from cordwood.wal.codecs import checked_codec
-from cordwood.wal.data_log import check_topic
+from cordwood.wal.cleaning.background import BackgroundCleaner
+from cordwood.wal.cleaning.cleaner import Cleaner
+from cordwood.wal.formats.by_name import format_of_codec
+from cordwood.wal.formats.cordwood.data_log import check_topic
+from cordwood.wal.formats.interface import OpenRegion, RegionLogs
 from cordwood.wal.layout import LogPlace, RegionPlace, checked_layout
 from cordwood.wal.names import checked_id, checked_wal_name
-from cordwood.wal.opened import Opened, RegionLogs
 from cordwood.wal.owning import Owning
 from cordwood.wal.region import Region
-from cordwood.wal.rounds import Rounds
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -55,17 +55,17 @@ class Wal:
         *,
         timeout: float,
         read_only: bool,
-        opened: Callable[[Region], None],
+        on_open: Callable[[Region], None],
         codec: str = CODEC,
         layout: str = LAYOUT,
         clean_every: float | None = CLEAN_EVERY,
         region_bytes_max: int = REGION_BYTES_MAX,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
-        """`opened` is told each region, for whoever closes the engine; `Unavailable` if that was done meanwhile."""
+        """`on_open` is told each region, for whoever closes the engine; `Unavailable` if that was done meanwhile."""
         self.name = checked_wal_name(name)
         self._layout = checked_layout(layout)
-        self._codec = checked_codec(codec)
+        self._format = format_of_codec(codec)
         self._codec_name = codec
         if clean_every is not None and not clean_every > 0:
             raise InvalidInput(f"clean_every is {clean_every} s: it must be more than 0, or None to clean by hand")
@@ -77,7 +77,7 @@ class Wal:
         self._engine = engine
         self._timeout = timeout
         self._read_only = read_only
-        self._opened_region = opened
+        self._on_open = on_open
         self._regions: dict[int, Region] = {}
         self._opening: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
@@ -133,9 +133,9 @@ class Wal:
                 self._check_open()
                 region = self._regions.get(id)
                 if region is None or not region._usable():
-                    region = await self._opened(id, create, timeout)
+                    region = await self._open_region(id, create, timeout)
                     try:
-                        self._opened_region(region)
+                        self._on_open(region)
                         self._check_open()
                     except Unavailable:  # closed meanwhile
                         await region.close()
@@ -147,13 +147,13 @@ class Wal:
                 raise
             raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
 
-    async def _opened(self, id: int, create: bool, timeout: float) -> Region:
+    async def _open_region(self, id: int, create: bool, timeout: float) -> Region:
         place = self._layout.place(self.name, id)
         try:
             info = await self._engine.topic(place.data.topic, timeout=timeout)
         except NotFound:
             if self._only_reads or not create:
-                hint = "" if self._codec.only_reads else ": open it with create=True"
+                hint = "" if self._format.only_reads else ": open it with create=True"
                 raise NotFound(f"write-ahead log {self.name!r} has no region {id}{hint}") from None
             # The data topic is the region, so it comes last: a crash in between leaves nothing that looks like one.
             if not place.shared:
@@ -173,35 +173,37 @@ class Wal:
             self._timeout,
             f"{socket.gethostname()}:{os.getpid()}",
         )
-        opened = await (self._codec.read(logs) if self._only_reads else self._codec.own(logs))
-        return self._region_of(opened, lambda: self._codec.read(logs), lambda: self._refusal(id))
+        opened = await (self._format.read(logs) if self._only_reads else self._format.own(logs))
+        return self._region_of(opened, lambda: self._format.read(logs), lambda: self._refusal(id))
 
     def _region_of(
         self,
-        opened: Opened,
-        read_again: Callable[[], Awaitable[Opened]],
+        opened: OpenRegion,
+        read_again: Callable[[], Awaitable[OpenRegion]],
         refusal: Callable[[], CordwoodError],
     ) -> Region:
         if opened.owning is None:
             return Region(opened, None, read_again=read_again, refusal=refusal)
-        writer, keeper = opened.owning
-        cleaner = Cleaner(opened.data, keeper)
-        owning = Owning(writer, keeper, cleaner)
+        writer, meta_writer = opened.owning
+        cleaner = Cleaner(opened.data, meta_writer)
+        owning = Owning(writer, meta_writer, cleaner)
         region = Region(opened, owning, read_again=read_again, refusal=refusal)
         if self._clean_every is not None:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
             name = f"region {region.id} in {opened.data.log.name}"
-            owning.rounds = Rounds(cleaner, name, self._clean_every, self._region_bytes_max, flush, region)
+            owning.background = BackgroundCleaner(
+                cleaner, name, self._clean_every, self._region_bytes_max, flush, region
+            )
         return region
 
     @property
     def _only_reads(self) -> bool:
-        return self._read_only or self._codec.only_reads
+        return self._read_only or self._format.only_reads
 
     def _refusal(self, id: int) -> CordwoodError:
         """Why a region that only reads does."""
-        if self._codec.only_reads:
+        if self._format.only_reads:
             return InvalidInput(
                 f"region {id} of {self.name!r} has the codec {self._codec_name!r}, which only reads: whoever else"
                 " writes it also deletes its logs and cleans it",

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cordwood import CordwoodError, InvalidInput, Unavailable
-from cordwood.log.kafka.errors import translated
+from cordwood.log.kafka.errors import translate
 from cordwood.log.kafka.settings import Settings
 
 
@@ -18,6 +18,6 @@ from cordwood.log.kafka.settings import Settings
 )  # fmt: skip
 def test_brokers_that_are_out_of_touch_are_no_wrong_input(said: str, kind: type[CordwoodError]) -> None:
     error = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, said)
-    found = translated(error, "create_topic 'events'", Settings(("b1:9092",), {}, 30))
+    found = translate(error, "create_topic 'events'", Settings(("b1:9092",), {}, 30))
     assert type(found) is kind
     assert said in str(found)

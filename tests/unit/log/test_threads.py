@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from cordwood import Unavailable
-from cordwood.log.threads import DaemonThreads
+from cordwood.log.calls.threads import DaemonThreads
 
 
 def no_more(thread: threading.Thread) -> None:

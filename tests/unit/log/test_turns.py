@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from cordwood.errors import CordwoodError
-from cordwood.log.turns import Turns
+from cordwood.log.calls.reader_lock import Turns
 
 
 async def three_at_once(turns: Turns, order: list[int]) -> None:

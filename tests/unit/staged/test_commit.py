@@ -9,20 +9,13 @@ import pytest
 
 import cordwood
 from cordwood.errors import NotFound, Timeout, Unavailable
-from cordwood.log.native.folder import WritingFolder, commit_staged, open_for_reading
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import (
-    StagedCommits,
-    StagedFile,
-    StagedWriter,
-    Write,
-    abort_attempt,
-    is_aborted,
-)
-from cordwood.log.native.staged.commit import IN_FLIGHT_BYTES_MAX
-from cordwood.log.native.staged.leftovers import ORPHAN_SECONDS
-from cordwood.log.native.world.clock import RealClock
-from cordwood.log.native.world.disk import RealDisk
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk
+from cordwood.log.native.folder.process import FolderOpenForWriting, commit_staged, open_for_reading
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedCommits, StagedFile, StagedWriter, Write, abort_attempt, is_aborted
+from cordwood.log.native.folder.staged.commit import IN_FLIGHT_BYTES_MAX
+from cordwood.log.native.folder.staged.leftovers import ORPHAN_SECONDS
 from cordwood.records import Batch
 from cordwood.simulation.clock import SimulatedClock
 from tests.embedded.processes import program
@@ -214,13 +207,13 @@ def test_a_commit_has_the_folder_for_itself_also_while_this_process_reads_it(
 def test_a_close_that_takes_too_long_is_not_taken_for_the_outcome_of_the_commit(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    close = WritingFolder.close
+    close = FolderOpenForWriting.close
 
-    def late(opened: WritingFolder, timeout: float) -> None:
+    def late(opened: FolderOpenForWriting, timeout: float) -> None:
         close(opened, timeout)
         raise Timeout("closing took more than a while")
 
-    monkeypatch.setattr(WritingFolder, "close", late)
+    monkeypatch.setattr(FolderOpenForWriting, "close", late)
     write = Write("w")
     assert commit_staged(folder, write, [staged(folder, write, "0", Batch.of([b"once"]))])
     assert "closing took more than a while" in caplog.text

@@ -3,9 +3,9 @@
 import pytest
 
 from cordwood.errors import Corrupt, TooLarge, Unavailable
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged.file import StagedFile, StagedWriter, staged_frames
-from cordwood.log.native.staged.leftovers import StagedName
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged.file import StagedFile, StagedWriter, staged_frames
+from cordwood.log.native.folder.staged.leftovers import StagedName
 from cordwood.records import FRAME_BYTES_MAX, Batch
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.disk import SimulatedDisk

@@ -5,11 +5,11 @@ from functools import partial
 from random import Random
 
 from cordwood.errors import Unavailable
+from cordwood.log.native.chain.chain import Link
+from cordwood.log.native.chain.records import Incremental, Init, MetadataRecord
+from cordwood.log.native.metadata.manager import MetadataManager
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.log.native.stream.chain import Link
-from cordwood.log.native.stream.gate import Durable
-from cordwood.log.native.stream.metadata import MetadataManager
-from cordwood.log.native.stream.records import Incremental, Init, MetadataRecord
+from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.disk import SimulatedDisk
@@ -54,7 +54,7 @@ class ManagedFolder:
             published=None,
             plog_bytes_min=512,
             on_durable=lambda durable: None,
-            on_switch=self._switched,
+            on_rollover=self._switched,
         )
 
     def _switched(self, durable: Durable) -> bool:

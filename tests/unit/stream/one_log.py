@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from cordwood.errors import CordwoodError
-from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.plog import PlogStore
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.blocks import stored_batches
+from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.records import Batch, StoredBatch
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder, read_all
@@ -42,7 +42,7 @@ class Caller:
 class OneLog:
     """The log a/0, opened and with one record in it, so that its first switch is over."""
 
-    def __init__(self, settings: EngineSettings = EngineSettings(), *, used: bool = True) -> None:  # noqa: B008  frozen
+    def __init__(self, settings: FolderSettings = FolderSettings(), *, used: bool = True) -> None:  # noqa: B008  frozen
         folder = SimulatedFolder(settings=settings)
         folder.open()
         folder.create_topic("a")
@@ -83,13 +83,13 @@ class OneLog:
 
     def frames(self) -> list[StoredBatch]:
         """The frames of all plogs, as they stand on the disk."""
-        view = self.log.view()
+        view = self.log.extent()
         plogs = PlogStore(self.folder.disk)
         return [frame for link in view.chain for frame in stored_batches(plogs, link.id, 0, view.end_of(link))]
 
     def syncs(self) -> int:
         """How often the last plog was synced since it was made."""
-        last = self.log.view().chain.last
+        last = self.log.extent().chain.last
         assert last is not None
         return sum(entry.endswith(f" sync plogs/{last.id.file_name}") for entry in self.folder.disk.history)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.chain import Chain, Link
 
 
 def plog(number: int) -> PlogId:

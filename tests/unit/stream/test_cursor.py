@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 
 from cordwood.errors import Corrupt
-from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.env.disk import File
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.log.native.stream.blocks import PlogCursor
-from cordwood.log.native.stream.cursor import LogCursor, View, offset_at
-from cordwood.log.native.world.disk import File
+from cordwood.log.native.stream.reading.blocks import PlogCursor
+from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, offset_at
 from cordwood.records import FrameHeader
 from tests.unit.stream.one_log import OneLog
 
@@ -51,7 +51,7 @@ def test_a_follower_looks_at_each_frame_once_however_many_stand_before_it() -> N
 
 
 def test_a_follower_goes_on_across_switches_and_trims() -> None:
-    one = OneLog(EngineSettings(plog_bytes_max=600))
+    one = OneLog(FolderSettings(plog_bytes_max=600))
     cursor = LogCursor(one.log, 0)
     assert followed(cursor) == [b"first"]
     with headers_decoded() as headers:
@@ -68,7 +68,7 @@ def test_a_follower_goes_on_across_switches_and_trims() -> None:
 
 
 def test_a_follower_that_stood_still_goes_on_in_the_plogs_that_were_made_since() -> None:
-    one = OneLog(EngineSettings(plog_bytes_max=600))
+    one = OneLog(FolderSettings(plog_bytes_max=600))
     cursor = LogCursor(one.log, 0)
     followed(cursor)
     for number in range(20):
@@ -79,12 +79,12 @@ def test_a_follower_that_stood_still_goes_on_in_the_plogs_that_were_made_since()
 
 def ten_plogs() -> OneLog:
     """A record and a time each."""
-    one = OneLog(EngineSettings(plog_bytes_max=300), used=False)
+    one = OneLog(FolderSettings(plog_bytes_max=300), used=False)
     for _ in range(10):
         one.clock.advance(1)
         one.submit(bytes(150))
         one.run()
-    assert len(one.log.view().chain) == 10
+    assert len(one.log.extent().chain) == 10
     return one
 
 
@@ -112,7 +112,7 @@ def test_a_time_is_found_though_the_plog_is_trimmed_while_it_is_looked_at(
 
 def test_a_time_is_found_in_a_view_from_just_before_its_open_plog_was_trimmed() -> None:
     one = ten_plogs()
-    view = one.log.view()
+    view = one.log.extent()
     one.folder.trim("a", 10)
     one.run()
 
@@ -122,7 +122,7 @@ def test_a_time_is_found_in_a_view_from_just_before_its_open_plog_was_trimmed() 
         name = one.log.name
         plogs = one.log.plogs
 
-        def view(self, beyond: int | None = None) -> View:
+        def extent(self, beyond: int | None = None) -> Extent:
             return view._replace(start=10)
 
     assert offset_at(Trimming(), 0) == 10
@@ -130,6 +130,6 @@ def test_a_time_is_found_in_a_view_from_just_before_its_open_plog_was_trimmed() 
 
 def test_a_plog_that_is_gone_and_was_not_trimmed_is_damage_to_who_looks_for_a_time() -> None:
     one = ten_plogs()
-    one.folder.disk.remove(f"plogs/{one.log.view().chain.links[0].id.file_name}")
+    one.folder.disk.remove(f"plogs/{one.log.extent().chain.links[0].id.file_name}")
     with pytest.raises(Corrupt, match=r"a/0: all from offset 0 on should be kept, but plog .* is gone"):
         offset_at(one.log, 0)

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from cordwood.log.native.bridge import LoopNotifier
+from cordwood.log.native.api.bridge import LoopNotifier
 from cordwood.log.native.stream.append import Append, deliver
 from cordwood.records import Batch
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.log.native.plog import PlogId
+from cordwood.log.native.stream.ack_gate import AckGate, Durable, Synced
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.gate import AckGate, Durable, Synced
 from cordwood.records import Batch
 
 
@@ -14,26 +14,26 @@ class Caller:
         return False
 
 
-def group(number: int, switch: int) -> Synced:
-    """The group of the offset `number`, in the plog that the switch brought."""
+def group(number: int, rollover: int) -> Synced:
+    """The group of the offset `number`, in the plog that the rollover brought."""
     append = Append(Batch.of([b"x"]), 1, Caller(), lambda appends: None, float("inf"))
     append.result = range(number, number + 1)
-    return Synced(switch, Durable(PlogId("local", "0", switch + 1), 100, number + 1), [append])
+    return Synced(rollover, Durable(PlogId("local", "0", rollover + 1), 100, number + 1), [append])
 
 
 @st.composite
 def interleavings(draw: st.DrawFn) -> list[Synced | int]:
     """Syncs in offset order and recordings (numbers) in the order of their switches, in any mixture of the two.
 
-    A switch is recorded at any time after the log went on in its plog, so also before anything is synced there; and
+    A rollover is recorded at any time after the log went on in its plog, so also before anything is synced there; and
     one recording may stand for several.
     """
     syncs: list[Synced] = []
-    switch = 0
+    rollover = 0
     for number in range(draw(st.integers(1, 20))):
-        switch += draw(st.sampled_from([0, 0, 1, 2]))
-        syncs.append(group(number, switch))
-    recordings = draw(st.lists(st.integers(1, max(1, switch)), max_size=6).map(sorted))
+        rollover += draw(st.sampled_from([0, 0, 1, 2]))
+        syncs.append(group(number, rollover))
+    recordings = draw(st.lists(st.integers(1, max(1, rollover)), max_size=6).map(sorted))
     events: list[Synced | int] = []
     while syncs or recordings:
         from_syncs = bool(syncs) and (not recordings or draw(st.booleans()))
@@ -52,14 +52,14 @@ def test_acks_leave_in_offset_order_and_as_soon_as_they_may_whatever_completes_f
     for event in events:
         if isinstance(event, int):
             recorded = event
-            acked += gate.recorded(event)
+            acked += gate.open_through(event)
         else:
             synced.append(event)
-            acked += gate.synced(event)
+            acked += gate.hold(event)
         # Switches never go down in offset order: what may be acked is always a beginning of what is synced.
-        assert acked == [x for x in synced if x.switch <= recorded]
+        assert acked == [x for x in synced if x.rollover <= recorded]
         assert gate.waiting() == [append for x in synced[len(acked) :] for append in x.appends]
-    acked += gate.recorded(1_000)
+    acked += gate.open_through(1_000)
     assert acked == synced
     assert gate.waiting() == []
 
@@ -67,14 +67,14 @@ def test_acks_leave_in_offset_order_and_as_soon_as_they_may_whatever_completes_f
 def test_what_stands_in_the_first_plog_of_an_open_waits_for_its_switch_too() -> None:
     gate = AckGate()
     first, second = group(0, 1), group(1, 1)
-    assert gate.synced(first) == []
-    assert gate.synced(second) == []
-    assert gate.recorded(1) == [first, second]
+    assert gate.hold(first) == []
+    assert gate.hold(second) == []
+    assert gate.open_through(1) == [first, second]
 
 
 def test_a_recording_that_comes_late_takes_nothing_back() -> None:
     gate = AckGate()
-    assert gate.recorded(3) == []
-    assert gate.recorded(2) == []
+    assert gate.open_through(3) == []
+    assert gate.open_through(2) == []
     third = group(0, 3)
-    assert gate.synced(third) == [third]
+    assert gate.hold(third) == [third]

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import Conflict
-from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.stream import stream as stream_module
 from cordwood.log.native.stream.append import LARGE_BYTES
-from cordwood.log.native.stream.turn import QUEUE_BYTES_MAX
+from cordwood.log.native.stream.write_queue import QUEUE_BYTES_MAX
 from cordwood.records import frame_of
 from cordwood.simulation.folder import TINY
 from tests.unit.stream.one_log import Caller, OneLog, during_next_sync
@@ -84,7 +84,7 @@ def test_a_group_that_goes_over_many_plogs_is_acked_in_order_without_holes() -> 
     callers = [one.submit(b"%d" % number, bytes(LARGE_BYTES)) for number in range(8)]
     one.run()
     assert [caller.offsets for caller in callers] == [range(1 + 2 * n, 3 + 2 * n) for n in range(8)]
-    assert len(one.log.view().chain) == 9
+    assert len(one.log.extent().chain) == 9
     assert one.values()[1::2] == [b"%d" % number for number in range(8)]
 
 
@@ -193,7 +193,7 @@ def test_in_an_empty_queue_there_is_room_at_once_and_for_an_append_of_any_size(o
 
 
 def test_a_small_plog_for_many_is_no_reason_to_refuse_a_group() -> None:
-    one = OneLog(EngineSettings(plog_bytes_max=1, metadata_plog_bytes_min=1))
+    one = OneLog(FolderSettings(plog_bytes_max=1, metadata_plog_bytes_min=1))
     callers = [one.submit(b"%d" % number) for number in range(10)]
     one.run()
     assert [caller.offsets.start for caller in callers] == [*range(1, 11)]
@@ -202,7 +202,7 @@ def test_a_small_plog_for_many_is_no_reason_to_refuse_a_group() -> None:
 def test_a_log_goes_on_behind_a_trim_to_its_end_though_a_group_broke_off_in_the_middle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = OneLog(EngineSettings(plog_bytes_max=1 << 22))
+    one = OneLog(FolderSettings(plog_bytes_max=1 << 22))
     frames_made: list[int] = []
 
     def no_memory(*args: Any, **options: Any) -> Any:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.records import Dropped, Full, whole_chain
+from cordwood.log.native.metadata.manager import apply_batch
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.blocks import stored_batches
-from cordwood.log.native.stream.chain import Chain, Link
-from cordwood.log.native.stream.gate import Durable
-from cordwood.log.native.stream.metadata import apply_batch
-from cordwood.log.native.stream.records import Dropped, Full, whole_chain
-from cordwood.log.native.stream.succession import dropped
+from cordwood.log.native.stream.ack_gate import Durable
+from cordwood.log.native.stream.reading.blocks import stored_batches
+from cordwood.log.native.stream.rollover import dropped
 from cordwood.simulation.file import SimulatedFile
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import Corrupt
-from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.chain import Chain, Link
-from cordwood.log.native.stream.records import (
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.records import (
     Continued,
     Dropped,
     Full,
@@ -21,6 +20,7 @@ from cordwood.log.native.stream.records import (
     encode,
     whole_chain,
 )
+from cordwood.log.native.plog import PlogId
 
 numbers = st.integers(0, 2**63 - 1)
 names = st.text("ab-0é∞ ", max_size=20)

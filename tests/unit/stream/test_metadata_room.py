@@ -3,9 +3,9 @@
 import pytest
 
 from cordwood.errors import Unavailable
-from cordwood.log.native.engine import EngineSettings
-from cordwood.log.native.stream.chain import Link
-from cordwood.log.native.stream.records import Dropped, Full, Init
+from cordwood.log.native.chain.chain import Link
+from cordwood.log.native.chain.records import Dropped, Full, Init
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
@@ -67,7 +67,7 @@ def test_an_owner_that_lost_the_folder_makes_no_plog_the_latest(folder: ManagedF
 
 
 def test_while_the_metadata_waits_for_room_switches_are_refused_and_all_goes_on_when_there_is_some() -> None:
-    folder = SimulatedFolder(settings=EngineSettings(plog_bytes_max=256, metadata_plog_bytes_min=1024))
+    folder = SimulatedFolder(settings=FolderSettings(plog_bytes_max=256, metadata_plog_bytes_min=1024))
     folder.open()
     folder.create_topic("a")
     for _ in range(60):

@@ -5,10 +5,10 @@ from itertools import count
 
 import pytest
 
-from cordwood.log.native.engine import EngineSettings
+from cordwood.log.native.env.workers import Job
+from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.log.native.stream.spare import PlogMaker
-from cordwood.log.native.world.workers import Job
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from tests.unit.stream.one_log import OneLog
@@ -19,7 +19,7 @@ LARGE = bytes(MIB)
 
 @pytest.fixture
 def one() -> OneLog:
-    return OneLog(EngineSettings(), used=False)
+    return OneLog(FolderSettings(), used=False)
 
 
 def appended(one: OneLog, value: bytes, times: int) -> list[int]:
@@ -42,7 +42,7 @@ def test_a_log_that_begins_with_a_large_append_has_room_for_more_of_them(one: On
     assert appended(one, LARGE, 7) == [16]
     # The next one is made when half of it is full, and nothing else when that is needed.
     assert appended(one, LARGE, 10) == [16]
-    assert len(one.log.view().chain.links) == 2
+    assert len(one.log.extent().chain.links) == 2
 
 
 def test_a_large_append_to_a_small_log_makes_the_next_plog_large(one: OneLog) -> None:
@@ -52,7 +52,7 @@ def test_a_large_append_to_a_small_log_makes_the_next_plog_large(one: OneLog) ->
 
 def nearly_full(room: int) -> OneLog:
     """A folder with one log that has a record, on a disk with so much room left."""
-    folder = SimulatedFolder(settings=EngineSettings(), disk=SimulatedDisk(capacity=64 * MIB))
+    folder = SimulatedFolder(settings=FolderSettings(), disk=SimulatedDisk(capacity=64 * MIB))
     folder.open()
     folder.create_topic("a")
     one = OneLog.of(folder)
@@ -75,7 +75,7 @@ def test_a_spare_plog_that_is_smaller_than_wanted_is_used_where_there_is_no_room
     one.submit(bytes(MIB // 2))  # makes the next one, of 4 MiB
     one.run()
     appended(one, LARGE, 3)
-    assert len(one.log.view().chain.links) == 2
+    assert len(one.log.extent().chain.links) == 2
     assert len(one.values()) == 5
 
 
@@ -124,7 +124,7 @@ def test_what_a_disk_has_no_room_for_is_refused_with_its_size() -> None:
 
 
 def test_logs_that_are_written_and_have_their_next_plog_hold_no_more_files_than_they_should() -> None:
-    folder = SimulatedFolder(settings=EngineSettings(plog_bytes_max=2000, open_plogs_max=4))
+    folder = SimulatedFolder(settings=FolderSettings(plog_bytes_max=2000, open_plogs_max=4))
     folder.open()
     folder.create_topic("a", partitions=20)
     for _ in range(10):
@@ -132,7 +132,7 @@ def test_logs_that_are_written_and_have_their_next_plog_hold_no_more_files_than_
             folder.put("a", 1, 400, partition=partition)
             folder.run()
             assert folder.engine.plogs._open_plogs <= 4 + 1
-    assert len(folder.log("a").view().chain) > 2
+    assert len(folder.log("a").extent().chain) > 2
     folder.check()
     plogs = folder.engine.plogs
     folder.close()
@@ -140,7 +140,7 @@ def test_logs_that_are_written_and_have_their_next_plog_hold_no_more_files_than_
 
 
 def test_a_next_plog_that_cannot_be_opened_refuses_the_append_and_another_is_made() -> None:
-    one = OneLog(EngineSettings(plog_bytes_max=2000, open_plogs_max=0))
+    one = OneLog(FolderSettings(plog_bytes_max=2000, open_plogs_max=0))
     one.submit(bytes(1000))
     one.run()
     spare = f"plogs/{newest_plog(one)}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import Corrupt, InvalidInput
 from cordwood.records import BinaryColumn
-from cordwood.wal.codec import (
+from cordwood.wal.formats.cordwood.data_record import (
     HEADER_BYTES,
     NOBODY,
     DataRecord,

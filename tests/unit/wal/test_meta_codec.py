@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.errors import Corrupt
-from cordwood.wal.meta_codec import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart, decode_meta, encode_meta
+from cordwood.wal.formats.cordwood.meta_record import (
+    DROPPED,
+    Marks,
+    MetaOwner,
+    MetaRecord,
+    SnapshotPart,
+    decode_meta,
+    encode_meta,
+)
 from cordwood.wal.names import ID_MAX
 
 numbers = st.integers(0, ID_MAX)
@@ -13,7 +21,7 @@ hosts = st.from_regex(r"[a-z0-9.-]{1,40}:[0-9]{1,7}", fullmatch=True)
 
 SNAPSHOT = SnapshotPart(
     owner=5, number=3, part=1, parts=2, high_watermark=64, trim_target=16,
-    logs=90, writes=60, bytes=4096, forgetful=True,
+    running_count=90, writes=60, bytes=4096, forgetful=True,
     tables=[42, 43, 44], next_sequences=[5, 9, 4], deleted_through=[1, 8, 3], high_watermarks=[32, 60, DROPPED],
     entries=[2, 0, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[20], position_bytes=[1000],
 )  # fmt: skip

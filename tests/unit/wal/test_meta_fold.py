@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from cordwood.wal import snapshot
-from cordwood.wal.codec import NOBODY, OwnerRecord
-from cordwood.wal.meta_codec import Marks, MetaOwner, SnapshotPart
-from cordwood.wal.meta_fold import MetaFold
-from cordwood.wal.snapshot import snapshot_of, state_of
-from cordwood.wal.state import RegionState
+from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+from cordwood.wal.formats.cordwood.meta_fold import MetaFold
+from cordwood.wal.formats.cordwood.meta_record import Marks, MetaOwner, SnapshotPart
+from cordwood.wal.formats.cordwood.snapshot import snapshot_of, state_of
+from cordwood.wal.state.state import RegionState
 
 
 def state_with(tables: int, writes: int) -> RegionState:
@@ -106,7 +106,7 @@ async def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
     assert list(again.tables()) == [0, 1, 2, 4]
     for name in ("next_offset", "forgetful", "writes", "bytes", "positions", "deleted", "trim_target"):
         assert getattr(again, name) == getattr(state, name), name
-    assert (again.fence.owner, again.fence.logs) == (state.fence.owner, state.fence.logs)
+    assert (again.fence.owner, again.fence.running_count) == (state.fence.owner, state.fence.running_count)
     for table in range(6):
         assert again.next_sequence(table) == state.next_sequence(table)
     # And it goes on as the one that was not stored does.
@@ -131,7 +131,7 @@ async def test_r13_a_snapshot_is_of_one_moment_though_tables_change_while_it_is_
         # A write that counts, and a mark: of a table whose turn was, of one whose turn comes last, and of a new one.
         for table in (0, 10 - turns, 100 + turns):
             first = state.next_sequence(table)
-            state.apply_write(state.next_offset, 0, state.fence.logs, table, first, 1)
+            state.apply_write(state.next_offset, 0, state.fence.running_count, table, first, 1)
             state.grew(1, 10)
             state.mark(table, first)
     assert turns >= 3, "the loop has its turns"

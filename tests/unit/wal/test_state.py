@@ -3,9 +3,9 @@
 import pytest
 
 from cordwood.errors import Corrupt
-from cordwood.wal.codec import NOBODY, OwnerRecord, WriteRecord
-from cordwood.wal.fence import Fence
-from cordwood.wal.state import MAPPING_ENTRIES_MAX, RegionState
+from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord, WriteRecord
+from cordwood.wal.state.fence import Fence
+from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
 
 
 def owned() -> RegionState:
@@ -23,7 +23,7 @@ def test_a_table_moves_with_each_write_that_counts() -> None:
     tables = state.tables()
     assert (tables[42].next_sequence, tables[42].high_watermark, dict(tables[42].mapping)) == (4, 4, {1: 1, 3: 3})
     assert (tables[43].next_sequence, tables[43].high_watermark, dict(tables[43].mapping)) == (2, 3, {1: 2})
-    assert (state.next_offset, state.fence.logs) == (5, 4)
+    assert (state.next_offset, state.fence.running_count) == (5, 4)
 
 
 def test_numbers_that_go_back_are_damage() -> None:

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.wal.codec import NOBODY, OwnerRecord
-from cordwood.wal.state import MAPPING_ENTRIES_MAX, RegionState
+from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
 
 
 def written(counts: list[tuple[int, int]]) -> RegionState:

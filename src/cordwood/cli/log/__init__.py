@@ -2,13 +2,13 @@
 
 import argparse
 
+from cordwood.cli import Commands
+from cordwood.cli.checked import topic_name
+from cordwood.cli.connection import one_partition, partitions_of, reading, topic_info, writing
+from cordwood.cli.options import IntermixedParser, add_common, add_partition, count, header, moment, offset, wants_json
+from cordwood.cli.output import print_json, print_table
 from cordwood.client import Client
 
-from .. import Commands
-from ..checked import topic_name
-from ..connection import one_partition, partitions_of, reading, topic_info, writing
-from ..options import IntermixedParser, add_common, add_partition, count, header, moment, offset, wants_json
-from ..output import print_json, print_table
 from .append import append
 from .read import read
 

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cordwood.cli.connection import partitions_of, topic_info
+from cordwood.cli.options import wants_json
+from cordwood.cli.output import print_ack, print_table
+from cordwood.cli.progress import Progress
 from cordwood.client import Client
 from cordwood.errors import CordwoodError, InvalidInput, TooLarge
 from cordwood.log import TopicInfo
 from cordwood.records import Batch
 
-from ..connection import partitions_of, topic_info
-from ..options import wants_json
-from ..output import print_ack, print_table
-from ..progress import Progress
 from .lines import LineBatches
 
 _RECORD_BYTES = 32  # more than offsets, validity and timestamp of a record take in a frame

@@ -9,15 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
+from cordwood.cli.connection import partitions_of, topic_info
+from cordwood.cli.options import wants_json
+from cordwood.cli.output import Table, flush, json_line, json_of, shown, text_of, time_of
+from cordwood.cli.progress import Progress
 from cordwood.client import Client
 from cordwood.errors import InvalidInput
 from cordwood.log import Log, TopicInfo
 from cordwood.records import StoredBatch
-
-from ..connection import partitions_of, topic_info
-from ..options import wants_json
-from ..output import Table, flush, json_line, json_of, shown, text_of, time_of
-from ..progress import Progress
 
 _QUEUED_BATCHES = 8
 

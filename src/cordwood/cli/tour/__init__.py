@@ -19,14 +19,14 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+from cordwood.cli import DONE, Commands
+from cordwood.cli.options import add_json, wants_json
+from cordwood.cli.output import print_json
 from cordwood.client import connect
 from cordwood.errors import CordwoodError, InvalidInput
 from cordwood.errors import Timeout as CordwoodTimeout
 from cordwood.url import FileUrl, parse_url
 
-from .. import DONE, Commands
-from ..options import add_json, wants_json
-from ..output import print_json
 from .stage import Missing, Stage, filesystem_of
 
 CHAPTERS = ("topic", "append", "writers", "columns", "arrow", "spark", "blocking", "follow", "crash", "trim", "wal")

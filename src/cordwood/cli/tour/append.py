@@ -3,9 +3,9 @@
 import time
 from statistics import median
 
+from cordwood.cli.output import size_of
 from cordwood.records import Batch
 
-from ..output import size_of
 from .stage import TOPIC, Facts, Stage
 
 TITLE = "Appending: back when it is on the disk"

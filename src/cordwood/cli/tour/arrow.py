@@ -3,7 +3,8 @@
 import time
 from importlib.util import find_spec
 
-from ..output import size_of
+from cordwood.cli.output import size_of
+
 from .stage import TOPIC, Facts, Missing, Stage
 
 TITLE = "To Arrow"

@@ -2,9 +2,9 @@
 
 import time
 
+from cordwood.cli.output import size_of
 from cordwood.errors import CordwoodError
 
-from ..output import size_of
 from .stage import TOPIC, Facts, Stage
 
 TITLE = "Reading: columns, checked and not copied"

@@ -24,7 +24,7 @@ async def run(stage: Stage) -> Facts:
         f"Another process writes to a folder of its own with {WRITERS} writers, and tells of each ack through a pipe."
         " At a random moment it is killed, without a chance to tidy up."
     )
-    lines, pid = await stage.until_killed("-m", f"{__package__}.crash_writer", url)
+    lines, pid = await stage.run_until_killed("-m", f"{__package__}.crash_writer", url)
     acks = [_Ack(*map(int, line.split())) for line in lines]
     if not acks:
         raise CordwoodError(f"process {pid} ended before its first ack")

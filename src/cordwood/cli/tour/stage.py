@@ -82,9 +82,9 @@ class Stage:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-            await _ended(process)
+            await _wait_for_end(process)
 
-    async def until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
+    async def run_until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
         """Another Python process that is killed (SIGKILL) at a random moment: the lines that it had printed whole, and
         its id."""
         async with self.process(*arguments) as process:
@@ -102,7 +102,7 @@ class Stage:
             return [line for line in lines if line.endswith(b"\n")], process.pid
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _wait_for_end(process: asyncio.subprocess.Process) -> None:
     """Until a process that ends is gone, and its pipe closed.
 
     A second Ctrl-C waits for that too: asyncio complains on stderr about what is left in a loop that is closed.

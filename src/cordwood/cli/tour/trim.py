@@ -1,8 +1,8 @@
 """Chapter: forgetting old records, and the disk space that it gives back."""
 
+from cordwood.cli.output import size_of
 from cordwood.errors import CordwoodError, Trimmed
 
-from ..output import size_of
 from .stage import TOPIC, Facts, Stage, disk_bytes
 
 TITLE = "Trimming gives the disk space back"

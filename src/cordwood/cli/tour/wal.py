@@ -5,7 +5,7 @@ import time
 
 from cordwood.client import connect
 from cordwood.errors import CordwoodError
-from cordwood.wal import TableLogs
+from cordwood.wal import TableEntries
 
 from .stage import Facts, Stage, url_of
 from .wal_writer import NAME, REGION, TABLES, payload
@@ -21,7 +21,7 @@ async def run(stage: Stage) -> Facts:
     )
     stage.show(f'async with cw.wal("{NAME}").region({REGION}) as region:')
     stage.show("    await region.write(table, payloads)")
-    lines, pid = await stage.until_killed("-m", f"{__package__}.wal_writer", url)
+    lines, pid = await stage.run_until_killed("-m", f"{__package__}.wal_writer", url)
     acked = {int(table): int(last) for table, last in map(bytes.split, lines)}
     if not acked:
         raise CordwoodError(f"process {pid} ended before its first ack")
@@ -29,7 +29,7 @@ async def run(stage: Stage) -> Facts:
     stage.say(f"kill -9 {pid}: until then it had told of {told:,} durable logs of {len(acked)} tables.")
     found: dict[int, int] = dict.fromkeys(range(TABLES), 0)
 
-    async def apply(table: int, logs: TableLogs) -> None:
+    async def apply(table: int, logs: TableEntries) -> None:
         wanted = [payload(table, sequence) for sequence in logs.sequences]
         if logs.sequences[0] != found[table] + 1 or list(logs.payloads) != wanted:
             raise CordwoodError(f"table {table} is not what was written, from its log {logs.sequences[0]} on")

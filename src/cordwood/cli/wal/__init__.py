@@ -3,15 +3,15 @@
 import argparse
 from collections.abc import Iterable
 
+from cordwood.cli import Commands
+from cordwood.cli.checked import region_id, table_id, wal_name
+from cordwood.cli.connection import making, reading, writing
+from cordwood.cli.options import IntermixedParser, add_common, count, offset
 from cordwood.url import Url
-from cordwood.wal.codecs import CODECS
+from cordwood.wal.formats.by_name import CODECS
 from cordwood.wal.layout import LAYOUTS
 from cordwood.wal.names import checked_id
 
-from .. import Commands
-from ..checked import region_id, table_id, wal_name
-from ..connection import making, reading, writing
-from ..options import IntermixedParser, add_common, count, offset
 from .change import clean, mark, write
 from .show import read, regions, replay, tables
 

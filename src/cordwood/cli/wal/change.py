@@ -5,21 +5,21 @@ import os
 import sys
 from collections.abc import AsyncIterator
 
+from cordwood.cli.log.lines import LineBatches
+from cordwood.cli.options import wants_json
+from cordwood.cli.output import print_ack, print_json, print_table, size_of
+from cordwood.cli.progress import Progress
 from cordwood.client import Client
 from cordwood.errors import InvalidInput, NotFound
 
-from ..log.lines import LineBatches
-from ..options import wants_json
-from ..output import print_ack, print_json, print_table, size_of
-from ..progress import Progress
-from .region import opened, record_bytes_max
+from .region import open_region, record_bytes_max
 
 _LOG_BYTES = 96  # more than a log takes in a write besides its payload, in any codec
 
 
 async def write(cw: Client, args: argparse.Namespace) -> None:
     writer = _Writer(args)
-    async with opened(cw, args, create=True) as region:
+    async with open_region(cw, args, create=True) as region:
         try:
             if args.payloads:
                 writer.note(await region.write(args.table, [os.fsencode(payload) for payload in args.payloads]))
@@ -31,7 +31,7 @@ async def write(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def mark(cw: Client, args: argparse.Namespace) -> None:
-    async with opened(cw, args) as region:
+    async with open_region(cw, args) as region:
         if args.table not in region.tables():
             raise NotFound(
                 f"region {args.region} of {args.name!r} has no table {args.table}:"
@@ -47,7 +47,7 @@ async def mark(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def clean(cw: Client, args: argparse.Namespace) -> None:
-    async with opened(cw, args) as region:
+    async with open_region(cw, args) as region:
         before = region.stats()
         await region.clean()
         after = region.stats()

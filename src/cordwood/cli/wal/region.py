@@ -11,7 +11,7 @@ from cordwood.wal.layout import LAYOUTS
 
 
 @asynccontextmanager
-async def opened(cw: Client, args: argparse.Namespace, *, create: bool = False) -> AsyncIterator[Region]:
+async def open_region(cw: Client, args: argparse.Namespace, *, create: bool = False) -> AsyncIterator[Region]:
     try:
         async with await _region(cw, args, create) as region:
             yield region

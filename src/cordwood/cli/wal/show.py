@@ -5,13 +5,13 @@ import shutil
 import sys
 from typing import TypeAlias
 
+from cordwood.cli.options import wants_json
+from cordwood.cli.output import Table, json_line, json_of, print_json, print_table, size_of, text_of
+from cordwood.cli.progress import Progress
 from cordwood.client import Client
-from cordwood.wal import RegionReader, TableLogs
+from cordwood.wal import RegionReader, TableEntries
 
-from ..options import wants_json
-from ..output import Table, json_line, json_of, print_json, print_table, size_of, text_of
-from ..progress import Progress
-from .region import opened
+from .region import open_region
 
 Rows: TypeAlias = "list[tuple[int, bytes | None]]"
 """Sequence numbers and payloads."""
@@ -29,7 +29,7 @@ async def regions(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def tables(cw: Client, args: argparse.Namespace) -> None:
-    async with opened(cw, args) as region:
+    async with open_region(cw, args) as region:
         found, stats = region.tables(), region.stats()
     if wants_json(args):
         for table, meta in found.items():
@@ -60,12 +60,12 @@ async def tables(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def read(cw: Client, args: argparse.Namespace) -> None:
-    async with opened(cw, args) as region:
+    async with open_region(cw, args) as region:
         await _print_logs(region.read(args.table, args.start, args.stop), args)
 
 
 async def replay(cw: Client, args: argparse.Namespace) -> None:
-    async with opened(cw, args) as region:
+    async with open_region(cw, args) as region:
         await _print_logs(region.replay(), args)
 
 
@@ -86,7 +86,7 @@ async def _print_logs(reader: RegionReader, args: argparse.Namespace) -> None:
                     return
 
 
-def _print_json(logs: TableLogs, rows: Rows) -> None:
+def _print_json(logs: TableEntries, rows: Rows) -> None:
     lines = [
         json_line({"table": logs.table, "sequence": sequence, "offset": logs.offset, "payload": json_of(payload)})
         for sequence, payload in rows
@@ -100,6 +100,6 @@ class _TablePrinter:
         width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
         self._table = Table((*numbers, "PAYLOAD"), numbers, width)
 
-    def __call__(self, logs: TableLogs, rows: Rows) -> None:
+    def __call__(self, logs: TableEntries, rows: Rows) -> None:
         self._table.add([(str(logs.table), str(n), str(logs.offset), text_of(payload)) for n, payload in rows])
         self._table.flush()

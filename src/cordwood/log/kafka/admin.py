@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from .deadline import ATTEMPT_SECONDS
-from .errors import kafka_error, translated
+from .errors import kafka_error, translate
 from .settings import Settings
 
 _LOGGER = logging.getLogger("cordwood")
@@ -26,18 +26,18 @@ class Admin:
         self._settings = settings
         self._on_error = on_error
         self._lock = threading.Lock()
-        self.client = self._made()
+        self.client = self._make_client()
 
     def renew(self) -> None:
         """It has not answered in the time of an attempt. Many find that out at once, and one new client is enough."""
         with self._lock:
             if time.monotonic() - self._since >= ATTEMPT_SECONDS:
                 _LOGGER.info("kafka://%s: no answer: asking with a new client", ",".join(self._settings.servers))
-                self.client = self._made()
+                self.client = self._make_client()
 
-    def _made(self) -> AdminClient:
+    def _make_client(self) -> AdminClient:
         self._since = time.monotonic()
         try:
             return AdminClient(self._settings.admin(self._on_error))
         except KafkaException as error:
-            raise translated(kafka_error(error), "the settings of kafka://", self._settings) from None
+            raise translate(kafka_error(error), "the settings of kafka://", self._settings) from None

@@ -11,12 +11,12 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException
 
 from cordwood.errors import CordwoodError, Unavailable
-from cordwood.log.threads import DaemonThreads
+from cordwood.log.calls.threads import DaemonThreads
 
 from .admin import Admin
 from .consumers import Consumers
 from .deadline import ATTEMPT_SECONDS
-from .errors import is_locked_out, kafka_error, translated
+from .errors import is_locked_out, kafka_error, translate
 from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
@@ -73,12 +73,12 @@ class SharedCluster:
             self._admin.renew()
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
         if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-            raise translated(cause, f"connecting to {self}", self.settings)
+            raise translate(cause, f"connecting to {self}", self.settings)
         why = self.settings.masked(cause.str())
         raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?")
 
     def check(self) -> None:
-        """`Unavailable` in a forked child, and once it is closed."""
+        """`Unavailable` in a mark_forked child, and once it is closed."""
         if self.gone is not None:
             raise Unavailable(f"{self}: {self.gone}", outcome="not_written")
         self._admin.client.poll(0)  # else what the client has to say is kept for ever
@@ -135,7 +135,7 @@ class SharedCluster:
         asked = self.executor.submit(bounds)
         with self._lock:
             self._looks.setdefault(log, set()).add(asked)
-        asked.add_done_callback(lambda _: self._end_found(log, asked))
+        asked.add_done_callback(lambda _: self._on_end_found(log, asked))
         return asked
 
     def looks_at_end(self, log: Log) -> "list[Future[tuple[int, int]]]":
@@ -145,7 +145,7 @@ class SharedCluster:
         with self._lock:  # looks end in other threads
             return list(self._looks.get(log, ()))
 
-    def _end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
+    def _on_end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
         with self._lock:
             if pending := self._looks.get(log):
                 pending.discard(asked)
@@ -174,7 +174,7 @@ class SharedCluster:
         self.executor.shutdown(wait=False)
         _open.discard(self)
 
-    def forked(self) -> None:
+    def mark_forked(self) -> None:
         """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
         self.gone = "this connection belongs to the parent process: connect anew in the child"
         for handle in (
@@ -219,7 +219,7 @@ def _after_fork_in_child() -> None:
     """Threads stay with the parent: everything inherited says so from now on."""
     global _registry_lock
     for cluster in _open:
-        cluster.forked()
+        cluster.mark_forked()
     _registry.clear()
     _registry_lock = threading.Lock()
 

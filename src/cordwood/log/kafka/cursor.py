@@ -9,12 +9,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from cordwood.errors import CordwoodError, NotFound, Timeout, Trimmed
-from cordwood.log.threads import in_a_thread
+from cordwood.log.calls.threads import in_a_thread
 from cordwood.records import StoredBatch
 
 from .consumers import Consumers
 from .deadline import attempts
-from .errors import TRANSIENT, is_missing, kafka_error, translated
+from .errors import TRANSIENT, is_missing, kafka_error, translate
 from .messages import Rows
 from .offsets import Offsets
 from .settings import Settings
@@ -82,7 +82,7 @@ class Cursor:
                 pass
         except KafkaException as error:
             self._sound = False
-            raise translated(kafka_error(error), self._what, self._settings) from None
+            raise translate(kafka_error(error), self._what, self._settings) from None
         more = stop is None or self.offset < stop
         # A topic that was deleted and made anew is read on by the client without a word, once it is long enough. That
         # takes a moment in which nothing comes.
@@ -119,7 +119,7 @@ class Cursor:
             self._assign()
             self._sound = True
         except KafkaException as error:
-            raise translated(kafka_error(error), self._what, self._settings) from None
+            raise translate(kafka_error(error), self._what, self._settings) from None
         finally:
             if not self._sound:
                 self.close()
@@ -211,7 +211,7 @@ class Cursor:
             self._ask()
         elif code not in TRANSIENT and code != KafkaError.GROUP_AUTHORIZATION_FAILED:
             self._sound = False
-            raise translated(error, self._what, self._settings)
+            raise translate(error, self._what, self._settings)
 
     def _all_well(self) -> None:
         self._unasked = self._missed = 0.0

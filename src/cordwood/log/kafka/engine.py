@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import TypeVar
 
 from cordwood.errors import Conflict, Timeout
-from cordwood.log.bridge import call
+from cordwood.log.calls.completion import call
+from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.interface import Engine, TopicInfo
-from cordwood.log.threads import in_a_thread
 from cordwood.records import Batch
 from cordwood.url import KafkaUrl
 

@@ -83,7 +83,7 @@ def is_locked_out(error: KafkaError) -> bool:
     return error.code() in _NOT_LET_IN
 
 
-def translated(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
+def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
     """The error to raise; `what` names the call and what it was about."""
     code = error.code()
     said = settings.masked(error.str())

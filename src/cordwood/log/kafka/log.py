@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
 from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
-from cordwood.log.bridge import call, retrieve, wake
+from cordwood.log.calls.completion import call, retrieve, wake
+from cordwood.log.calls.outcome import change
 from cordwood.log.interface import Log
-from cordwood.log.outcome import change
 from cordwood.records import Batch, StoredBatch
 
 from .checks import Target, check_batch, target_of
@@ -59,7 +59,7 @@ class KafkaLog(Log):
                 except TooLarge:
                     target = await self._look_up(batch, deadline)
             if looks := self._cluster.looks_at_end(self._place):
-                await self._ended(looks, deadline)
+                await self._wait_for_looks(looks, deadline)
             append = Append(self.topic, self.partition, batch, loop, future, deadline)
             while not target.sender.submit(append):
                 await self._room(target.sender, deadline)
@@ -119,7 +119,7 @@ class KafkaLog(Log):
         self._target = found
         return found
 
-    async def _ended(self, looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
+    async def _wait_for_looks(self, looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
         """Wait for readers of this process that are finding out where the log ends at their call."""
         waiting = [asyncio.wrap_future(look) for look in looks]
         for look in waiting:
@@ -149,7 +149,9 @@ class KafkaLog(Log):
         """On a reader's thread; None: the end."""
         cluster = self._cluster
         follow = bounds is None
-        first, end = cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._found(bounds)
+        first, end = (
+            cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._wait_for_bounds(bounds)
+        )
         start = first if start is None else start
         if start < first:
             raise Trimmed(
@@ -173,7 +175,7 @@ class KafkaLog(Log):
         finally:
             cursor.close()
 
-    def _found(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
+    def _wait_for_bounds(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
         """In the connection's time, which also goes by while the look waits for calls that have more of it."""
         try:
             return bounds.result(self._timeout)

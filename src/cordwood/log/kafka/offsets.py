@@ -10,7 +10,7 @@ from cordwood.errors import InvalidInput, NotFound
 
 from .admin import Admin
 from .deadline import answer, attempts, seconds_left
-from .errors import TRANSIENT, is_missing, kafka_error, translated
+from .errors import TRANSIENT, is_missing, kafka_error, translate
 from .settings import Settings
 from .topics import Topics
 
@@ -100,7 +100,7 @@ class Offsets:
     def _go_on(self, topic: str, partition: int, what: str, error: KafkaError, deadline: float) -> None:
         """Returns where a second try may help: the topic is there, and it was about its leader."""
         if not is_missing(error) and error.code() != KafkaError._NOENT and error.code() not in TRANSIENT:
-            raise translated(error, what, self._settings) from None
+            raise translate(error, what, self._settings) from None
         self._check_partition(topic, partition, what, deadline)
         self._topics.refresh(topic, deadline)
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))

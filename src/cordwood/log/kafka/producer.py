@@ -13,7 +13,7 @@ from cordwood.errors import CordwoodError, NotFound, Outcome, Timeout, TooLarge,
 
 from .deadline import ATTEMPT_SECONDS
 from .delivery import CHUNK_RECORDS, Append, tell
-from .errors import is_refused, kafka_error, translated
+from .errors import is_refused, kafka_error, translate
 from .settings import Settings
 
 _LOGGER = logging.getLogger("cordwood")
@@ -121,7 +121,7 @@ class Sender:
         self._thread.join()
 
     def handles(self) -> list[object]:
-        """What must not be freed in a forked child."""
+        """What must not be freed in a mark_forked child."""
         return [self._producer]
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Sender:
             self._handing_over = True  # nobody uses the client meanwhile
         if fatal.code() == KafkaError._MSG_TIMED_OUT:
             self._settle()
-        self._give_up(translated(fatal, "append", self._settings, "unknown"))
+        self._give_up(translate(fatal, "append", self._settings, "unknown"))
         self._close_producer()
         self._producer = self._new_producer()
         with self._lock:
@@ -345,7 +345,7 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
         )
     # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
     unsent = not append.offsets and all(map(is_refused, append.errors))
-    error = translated(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
+    error = translate(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
     if append.offsets:
         error.args = (f"{error}; of its {append.count} records {len(append.offsets)} were written",)
     return error

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable
-from cordwood.log.bridge import Wanted
+from cordwood.log.calls.completion import Wanted
+from cordwood.log.calls.reader_lock import Turns
 from cordwood.log.interface import Reader
-from cordwood.log.turns import Turns
 from cordwood.records import StoredBatch
 
 _BATCHES_AHEAD = 2
@@ -103,7 +103,7 @@ class _Ahead:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child: the thread stayed with the parent, and may have held the lock."""
+        """Whether this is a mark_forked child: the thread stayed with the parent, and may have held the lock."""
         return os.getpid() != self._pid
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ from cordwood.log.interface import TopicInfo
 from .admin import Admin
 from .deadline import ATTEMPT_SECONDS, answer, attempts, seconds_left
 from .durability import durability, is_compacted
-from .errors import TRANSIENT, is_missing, kafka_error, translated
+from .errors import TRANSIENT, is_missing, kafka_error, translate
 from .settings import Settings
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class Topics:
             expires=time.monotonic() + lifetime,
         )
 
-    def found(self, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
+    def look_up(self, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
         """Name, id and number of partitions of those that there are."""
         deadline = time.monotonic() + timeout
         there = []
@@ -260,7 +260,7 @@ class Topics:
         """A broker that dies is not the end of a request that another one can answer."""
         cause = kafka_error(error)
         if cause.code() not in TRANSIENT:
-            raise translated(cause, what, self._settings) from None
+            raise translate(cause, what, self._settings) from None
 
     def _ask(self, what: str, deadline: float, ask: Ask[T]) -> T:
         """The answer to a request of the admin client, which ends in the time that it is given."""
@@ -270,7 +270,7 @@ class Topics:
             return answer(what, ask(client, left), left)
         except KafkaException as error:
             # Not chained: librdkafka's words may hold a secret, and are in the message without it.
-            raise translated(kafka_error(error), what, self._settings) from None
+            raise translate(kafka_error(error), what, self._settings) from None
 
     def _pause(self, what: str, deadline: float) -> None:
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))

@@ -4,7 +4,7 @@
 `target` (the interface of an engine), `folder` (which is one; `staging` is what its tasks do), `kafka` (the other one)
 and `engines` (which knows them); for both `routing` (which log each row goes to) and `batches` (Arrow's columns as
 ours). Imports pyspark and pyarrow. Staged files, and the commit that makes them part of the logs, are
-`cordwood.log.native.staged`.
+`cordwood.log.native.folder.staged`.
 """
 
 from .options import WriteOptions

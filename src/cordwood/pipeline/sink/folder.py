@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from cordwood.log.native.folder import commit_staged, holds_logs, open_for_reading
-from cordwood.log.native.staged import StagedFile, Write, abort_attempt
-from cordwood.log.native.world.clock import RealClock
-from cordwood.log.native.world.disk import RealDisk
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk
+from cordwood.log.native.folder.process import commit_staged, holds_logs, open_for_reading
+from cordwood.log.native.folder.staged import StagedFile, Write, abort_attempt
 
 from .routing import Router
 from .staging import stage

@@ -42,7 +42,7 @@ class KafkaTarget:
         rows = windows(batches, self.columns)
         first = next(rows, None)
         if first is not None:
-            with _connected(self.url) as cluster:
+            with _connect(self.url) as cluster:
                 self._append(cluster, chain([first], rows))
         return WriterCommitMessage()
 
@@ -88,7 +88,7 @@ class _Topic(NamedTuple):
 
 
 @contextmanager
-def _connected(url: KafkaUrl) -> Iterator[SharedCluster]:
+def _connect(url: KafkaUrl) -> Iterator[SharedCluster]:
     cluster = open_cluster(Settings.of(url, _TIMEOUT_SECONDS), _TIMEOUT_SECONDS)
     try:
         yield cluster

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from cordwood.errors import InvalidInput
 from cordwood.log.topics import checked_topic_name
+from cordwood.pipeline.options import by_name, checked_url
 from cordwood.url import Url
-
-from ..options import by_name, checked_url
 
 ALLOWED = ("url", "topic")
 

@@ -51,7 +51,7 @@ class Router(Generic[T]):
     def parts(self, rows: pa.RecordBatch) -> Iterator[Part[T]]:
         """The rows by log."""
         if self._topic is not None:
-            yield from self._by_partition(self._found(self._topic), rows)
+            yield from self._by_partition(self._look_up_once(self._topic), rows)
             return
         topics = rows.column("topic")
         if topics.null_count:
@@ -61,9 +61,9 @@ class Router(Generic[T]):
         names = pc.unique(topics).to_pylist()
         for name in names:
             mine = rows if len(names) == 1 else rows.filter(pc.equal(topics, name))
-            yield from self._by_partition(self._found(name), mine)
+            yield from self._by_partition(self._look_up_once(name), mine)
 
-    def _found(self, name: str) -> T:
+    def _look_up_once(self, name: str) -> T:
         if name not in self._known:
             self._known[name] = self._look_up(checked_topic_name(name))
         return self._known[name]

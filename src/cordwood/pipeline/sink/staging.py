@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from cordwood.errors import Unavailable
 from cordwood.log.native.coordinator import TopicRow
-from cordwood.log.native.published import Owner
-from cordwood.log.native.staged import StagedFile, StagedName, StagedWriter, is_aborted
-from cordwood.log.native.world.clock import Clock
-from cordwood.log.native.world.disk import Disk
+from cordwood.log.native.env.clock import Clock
+from cordwood.log.native.env.disk import Disk
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.staged import StagedFile, StagedName, StagedWriter, is_aborted
 
 from .batches import batch_of, joined
 from .columns import rows_of
@@ -31,7 +31,7 @@ def stage(
     """Stage the rows of a task; None if there are none. A failure leaves no file."""
     writer = StagedWriter(disk, clock, name)
     try:
-        for part in _gathered(_parts(router, columns, batches)):
+        for part in _gather(_parts(router, columns, batches)):
             owner = Owner(part.topic.id, part.partition)
             writer.add(owner, part.log, batch_of(part.rows, clock.time_ms()))
         staged = writer.finish()
@@ -51,7 +51,7 @@ def _parts(
             yield from router.parts(rows_of(batch, columns))
 
 
-def _gathered(parts: Iterable[Part[TopicRow]]) -> Iterator[Part[TopicRow]]:
+def _gather(parts: Iterable[Part[TopicRow]]) -> Iterator[Part[TopicRow]]:
     """The same rows, those of each log in their order, in fewer and larger parts."""
     waiting: dict[str, list[Part[TopicRow]]] = {}
     sizes: dict[str, int] = {}

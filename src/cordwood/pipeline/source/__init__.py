@@ -15,8 +15,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cordwood.errors import InvalidInput
+from cordwood.pipeline.sink import WriteOptions, batch_writer, stream_writer
 
-from ..sink import WriteOptions, batch_writer, stream_writer
 from .options import ReadOptions
 from .reader import LogsReader
 from .schema import spark_schema

@@ -26,7 +26,7 @@ def logs_at(url: Url) -> Logs:
 
 
 @contextmanager
-def opened(url: Url) -> Iterator[Logs]:
+def open_logs(url: Url) -> Iterator[Logs]:
     """The logs at a url, closed at the end."""
     logs = logs_at(url)
     try:

@@ -11,8 +11,8 @@ from itertools import repeat
 from pathlib import Path
 
 from cordwood.errors import CordwoodError, NotFound, Trimmed, Unavailable
-from cordwood.log.native.folder import Folder, open_for_reading
-from cordwood.log.native.stream.cursor import LogCursor, Source, View, offset_at
+from cordwood.log.native.folder.process import OpenFolder, open_for_reading
+from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, Source, offset_at
 from cordwood.records import StoredBatch
 
 from .logs import Bounds, LogName, Task, Topic
@@ -31,34 +31,34 @@ class FolderLogs:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._views: dict[tuple[str, int], View] = {}
+        self._views: dict[tuple[str, int], Extent] = {}
         """What `bounds` saw last, by id of the topic and partition: looking again, log by log, reads all each time."""
 
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
-        with self._opened() as folder:
+        with self._open() as folder:
             rows = sorted(folder.topics(), key=lambda row: row.name)
         return [Topic(row.name, str(row.id), row.partitions) for row in rows if wanted(row.name)]
 
     def bounds(self, topics: Sequence[Topic]) -> dict[LogName, Bounds]:
-        with self._opened() as folder:
-            views = {log: source.view() for log, source in _sources(folder, topics)}
+        with self._open() as folder:
+            views = {log: source.extent() for log, source in _sources(folder, topics)}
         ids = {topic.name: topic.id for topic in topics}
         self._views = {(ids[log.topic], log.partition): view for log, view in views.items()}
         return {log: Bounds(view.start, view.durable.next_offset) for log, view in views.items()}
 
     def offsets_at(self, topics: Sequence[Topic], timestamp_ms: int) -> dict[LogName, int]:
-        with self._opened() as folder:
+        with self._open() as folder:
             return {log: offset_at(source, timestamp_ms) for log, source in _sources(folder, topics)}
 
     def split(self, task: Task) -> Iterator[Task]:
         view = self._views.get((task.topic_id, task.partition))
         if view is None:
-            with self._opened() as folder:
-                view = _source(folder, task).view()
+            with self._open() as folder:
+                view = _source(folder, task).extent()
         return by_plogs(task, view)
 
     def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
-        with self._opened() as folder:
+        with self._open() as folder:
             source = _source(folder, task)
             with closing(LogCursor(source, task.start)) as cursor:
                 while cursor.offset < task.stop:
@@ -80,7 +80,7 @@ class FolderLogs:
         """Nothing is open."""
 
     @contextmanager
-    def _opened(self) -> Iterator[Folder]:
+    def _open(self) -> Iterator[OpenFolder]:
         if not self._path.is_dir():
             raise Unavailable(f"{self._path} does not exist on this machine: every process of Spark reads it")
         folder = open_for_reading(self._path)
@@ -90,7 +90,7 @@ class FolderLogs:
             folder.close(_CLOSE_SECONDS)
 
 
-def by_plogs(task: Task, view: View, task_bytes: int = TASK_BYTES) -> Iterator[Task]:
+def by_plogs(task: Task, view: Extent, task_bytes: int = TASK_BYTES) -> Iterator[Task]:
     """The range of a task, cut where plogs begin; neighbours are merged up to `task_bytes`. No I/O."""
     start, size = task.start, 0
     for first, following, plog_bytes in _plogs(view):
@@ -106,7 +106,7 @@ def by_plogs(task: Task, view: View, task_bytes: int = TASK_BYTES) -> Iterator[T
         yield replace(task, start=start, weight=size)
 
 
-def _plogs(view: View) -> Iterator[tuple[int, int, int]]:
+def _plogs(view: Extent) -> Iterator[tuple[int, int, int]]:
     """First offset, first offset of the next, and bytes of each plog that may be read."""
     links = view.chain.links
     ends = [*(link.first_offset for link in links[1:]), view.durable.next_offset]
@@ -114,7 +114,7 @@ def _plogs(view: View) -> Iterator[tuple[int, int, int]]:
         yield link.first_offset, min(following, view.durable.next_offset), view.end_of(link)
 
 
-def _sources(folder: Folder, topics: Sequence[Topic]) -> Iterator[tuple[LogName, Source]]:
+def _sources(folder: OpenFolder, topics: Sequence[Topic]) -> Iterator[tuple[LogName, Source]]:
     for topic in topics:
         logs = [LogName(topic.name, partition) for partition in range(topic.partitions)]
         sources = [folder.source(*log) for log in logs]
@@ -123,12 +123,12 @@ def _sources(folder: Folder, topics: Sequence[Topic]) -> Iterator[tuple[LogName,
         yield from zip(logs, sources, strict=True)
 
 
-def _source(folder: Folder, task: Task) -> Source:
+def _source(folder: OpenFolder, task: Task) -> Source:
     source = folder.source(*task.log)
     _check_same_topic(folder, task.topic, task.topic_id)
     return source
 
 
-def _check_same_topic(folder: Folder, name: str, id: str) -> None:
+def _check_same_topic(folder: OpenFolder, name: str, id: str) -> None:
     if str(folder.topic(name).id) != id:
         raise NotFound(f"topic {name!r} was deleted and made anew since this was planned")

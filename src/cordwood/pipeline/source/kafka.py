@@ -42,7 +42,7 @@ class KafkaLogs:
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
         topics = self._cluster.topics
         names = filter(wanted, topics.names("", _TIMEOUT_SECONDS))
-        return [Topic(name, id, partitions) for name, id, partitions in topics.found(names, _TIMEOUT_SECONDS)]
+        return [Topic(name, id, partitions) for name, id, partitions in topics.look_up(names, _TIMEOUT_SECONDS)]
 
     def bounds(self, topics: Sequence[Topic]) -> dict[LogName, Bounds]:
         offsets = self._cluster.offsets
@@ -101,7 +101,7 @@ class KafkaLogs:
 
     def _check_same_now(self, topics: Sequence[Topic], may_be_gone: bool) -> None:
         wanted = {topic.name: topic.id for topic in topics}
-        there: Mapping[str, str] = {name: id for name, id, _ in self._cluster.topics.found(wanted, _TIMEOUT_SECONDS)}
+        there: Mapping[str, str] = {name: id for name, id, _ in self._cluster.topics.look_up(wanted, _TIMEOUT_SECONDS)}
         for name, id in wanted.items():
             if name not in there and not may_be_gone:
                 raise NotFound(f"topic {name!r} does not exist on {self._cluster}")

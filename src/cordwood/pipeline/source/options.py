@@ -12,9 +12,8 @@ from typing import Any
 
 from cordwood.errors import InvalidInput
 from cordwood.log.topics import checked_topic_name
+from cordwood.pipeline.options import by_name, checked_url
 from cordwood.url import Url
-
-from ..options import by_name, checked_url
 
 EARLIEST = -2
 LATEST = -1
@@ -88,8 +87,8 @@ class ReadOptions:
             start_ms=_number(given, "startingTimestamp", "milliseconds since 1970", 0),
             max_offsets=_number(given, "maxOffsetsPerTrigger", "a number of records", 1),
             min_partitions=_number(given, "minPartitions", "a number of tasks", 1) or 0,
-            fail_on_data_loss=_switch(given, "failOnDataLoss", True),
-            include_headers=_switch(given, "includeHeaders", False),
+            fail_on_data_loss=_roll_over(given, "failOnDataLoss", True),
+            include_headers=_roll_over(given, "includeHeaders", False),
         )
 
     def for_batch(self) -> "ReadOptions":
@@ -196,7 +195,7 @@ def _number(given: Mapping[str, str], name: str, what: str, lowest: int) -> int 
     return int(text)
 
 
-def _switch(given: Mapping[str, str], name: str, default: bool) -> bool:
+def _roll_over(given: Mapping[str, str], name: str, default: bool) -> bool:
     text = given.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidInput(f"option {name!r}: {given[name]!r} is neither true nor false")

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .engines import opened
+from .engines import open_logs
 from .logs import Task
 from .options import ReadOptions
 from .plan import at_least
-from .reading import Losses, check_all_there, kept_range, look, read_task, resolved, selection, starts
+from .planning import Losses, check_all_there, kept_range, look, read_task, resolved, selection, starts
 
 
 class LogsReader(DataSourceReader):
@@ -22,7 +22,7 @@ class LogsReader(DataSourceReader):
         """A task each; the end of every log is fixed here, whatever is appended later."""
         options, losses, tasks = self._options, Losses(self._options), list[Task]()
         assert options.stop is not None
-        with opened(options.url) as logs:
+        with open_logs(options.url) as logs:
             now = look(logs, selection(options))
             check_all_there(options, now)
             begin, end = starts(options, logs, now), resolved("endingOffsets", options.stop, now)

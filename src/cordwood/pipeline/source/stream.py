@@ -19,8 +19,8 @@ from .engines import logs_at
 from .logs import Bounds, LogName, Logs, Task
 from .options import BEGAN_AT, TOPIC_IDS, ReadOptions
 from .plan import at_least
+from .planning import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts
 from .position import Position
-from .reading import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts
 from .share import shares
 
 _LOOK_AGAIN_SECONDS = 0.05

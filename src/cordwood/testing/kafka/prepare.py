@@ -2,7 +2,7 @@
 
 import os
 
-from cordwood.testing.servers.maven import Say, locked, to_stderr
+from cordwood.testing.servers.maven import Say, hold_lock, to_stderr
 
 from .broker import JAVA_OPTIONS, Broker
 from .java import class_archive, fetch_jars
@@ -19,7 +19,7 @@ def prepare(say: Say = to_stderr) -> None:
     archive = class_archive()
     if archive.exists():
         return
-    with locked(archive.with_suffix(".lock"), "kafka: another process archives the classes, waiting for it", say):
+    with hold_lock(archive.with_suffix(".lock"), "kafka: another process archives the classes, waiting for it", say):
         if archive.exists():
             return
         say("kafka: archiving the classes, so that servers start in half the time, once")

@@ -59,7 +59,7 @@ def jar_folder(pom: Path, name: str, say: Say = to_stderr) -> Path:
     if problem := maven_problem(name):
         raise Unavailable(problem)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_suffix(".lock"), f"{name}: another process fetches the jars, waiting for it", say):
+    with hold_lock(folder.with_suffix(".lock"), f"{name}: another process fetches the jars, waiting for it", say):
         if not folder.is_dir():
             _fetch(pom, name, folder, say)
     return folder
@@ -151,7 +151,7 @@ def _end_group(process: "subprocess.Popen[str]") -> None:
 
 
 @contextmanager
-def locked(path: Path, waiting: str, say: Say) -> Iterator[None]:
+def hold_lock(path: Path, waiting: str, say: Say) -> Iterator[None]:
     """Hold the lock of a file; the system lets it go with the process."""
     with path.open("w") as file:
         try:

@@ -42,12 +42,12 @@ class SqliteCoordinator:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._closed = False
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
         except sqlite3.DatabaseError as error:
-            raise _translated(error, path) from error
+            raise _translate(error, path) from error
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -57,7 +57,7 @@ class SqliteCoordinator:
         except BaseException as error:
             self._db.close()
             if isinstance(error, sqlite3.DatabaseError):
-                raise _translated(error, path) from error
+                raise _translate(error, path) from error
             raise
 
     def _prepare(self) -> None:
@@ -89,7 +89,7 @@ class SqliteCoordinator:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn:
+        with self._lock:
             if self._closed:
                 raise Unavailable(f"{self._path} is closed: connect again", outcome="not_written")
             try:
@@ -98,7 +98,7 @@ class SqliteCoordinator:
                 self._db.execute("COMMIT")
             except sqlite3.DatabaseError as error:
                 self._roll_back()
-                raise _translated(error, self._path) from error
+                raise _translate(error, self._path) from error
             except BaseException:
                 self._roll_back()
                 raise
@@ -198,12 +198,12 @@ class SqliteCoordinator:
             return None if row is None else int(row[0])
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._closed = True
             self._db.close()
 
 
-def _translated(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
+def _translate(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
     if isinstance(error, sqlite3.OperationalError):
         return Unavailable(f"{path}: {error}; check that the disk has room and the folder may be written")
     return Corrupt(f"{path}: {error}; restore the folder from a copy, or read it with read_only=True")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
+from cordwood.log.native.env.disk import File
 from cordwood.records import Piece
 
-from ..world.disk import File
 from .id import PlogId
 from .seal import SEAL_BYTES, Seal
 
@@ -118,6 +118,6 @@ class Plog:
             self._file.close()
             self._closed()
 
-    def reopened(self, file: File) -> None:
+    def attach(self, file: File) -> None:
         self._file = file
         self.open = True

@@ -4,8 +4,8 @@ import re
 import threading
 
 from cordwood.errors import Conflict, NotFound
+from cordwood.log.native.env.disk import Disk, File, make_durable_folder
 
-from ..world.disk import Disk, File, make_durable_folder
 from .id import PlogId
 from .plog import Plog
 from .seal import SEAL_BYTES
@@ -52,7 +52,7 @@ class PlogStore:
             file.close()
             self._disk.remove(path)
             raise
-        return self._opened(Plog(id, file, size, self._closed))
+        return self._count_open(Plog(id, file, size, self._closed))
 
     def open_file(self, id: PlogId, *, write: bool = False) -> File:
         try:
@@ -73,14 +73,14 @@ class PlogStore:
 
     def resume(self, id: PlogId, end: int) -> Plog:
         """A handle on a plog whose end is known and synced, to seal it."""
-        plog = self._opened(Plog(id, self.open_file(id, write=True), end, self._closed))
+        plog = self._count_open(Plog(id, self.open_file(id, write=True), end, self._closed))
         plog.end = plog.synced_end = end
         return plog
 
     def reopen(self, plog: Plog) -> None:
         """Give a handle that was closed while its log was quiet its file back."""
-        plog.reopened(self.open_file(plog.id, write=True))
-        self._opened(plog)
+        plog.attach(self.open_file(plog.id, write=True))
+        self._count_open(plog)
 
     def delete(self, id: PlogId) -> None:
         """Remove the file of a plog that no chain has. One that cannot be removed now is swept at the next open."""
@@ -99,7 +99,7 @@ class PlogStore:
             # It only takes space: an error would be taken for one of whatever made the plog superfluous.
             return
 
-    def _opened(self, plog: Plog) -> Plog:
+    def _count_open(self, plog: Plog) -> Plog:
         with self._lock:
             self._open_plogs += 1
         return plog

@@ -10,10 +10,10 @@ follows.
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt
+from cordwood.log.native.env.disk import File
 from cordwood.records import FRAME_ALIGNMENT, FrameHeader, check_frame, decode_header
 from cordwood.records.frame import MAGIC
 
-from ..world.disk import File
 from .id import PlogId
 from .seal import SEAL_BYTES, Seal
 

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt, NotFound
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.plog import PlogStore, find_tail, make_durable
 
-from ..plog import PlogStore, find_tail, make_durable
-from .chain import Chain, Link
-from .gate import Durable
+from .ack_gate import Durable
 
 
 class Recovered(NamedTuple):

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable
 
 from cordwood.errors import NotFound
+from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.plog import Plog, PlogId, PlogStore
 
-from ..plog import Plog, PlogId, PlogStore
-from ..world.workers import Workers
-from .succession import NoRoom, is_full
+from .rollover import NoRoom, is_full
 
 NewId = Callable[[], PlogId]
 
@@ -49,7 +49,7 @@ class PlogMaker:
             else:
                 self.discard(spare)
                 return plog
-        return self._opened(spare)
+        return self._reopen(spare)
 
     def make_ahead(self, size: int) -> None:
         """Begin to make the next one, if that was not asked for already."""
@@ -83,7 +83,7 @@ class PlogMaker:
             spare, self._spare, self._asked = self._spare, None, False
             return spare
 
-    def _opened(self, spare: Plog) -> Plog:
+    def _reopen(self, spare: Plog) -> Plog:
         if not spare.open:
             try:
                 self._plogs.reopen(spare)

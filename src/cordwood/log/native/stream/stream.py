@@ -1,4 +1,4 @@
-"""The writing side of a log: group commit, and the switch from one plog to the next."""
+"""The writing side of a log: group commit, and the rollover from one plog to the next."""
 
 import logging
 import threading
@@ -8,18 +8,18 @@ from functools import partial
 from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.records import MetadataRecord
+from cordwood.log.native.env.clock import Clock
+from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.plog import Plog, PlogStore
 from cordwood.records import frame_of
 
-from ..plog import Plog, PlogStore
-from ..world.clock import Clock
-from ..world.workers import Workers
+from .ack_gate import AckGate, Durable, Synced, durable_of
 from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
-from .chain import Chain, Link
-from .gate import AckGate, Durable, Synced, durable_of
-from .records import MetadataRecord
+from .rollover import Done, NoRoom, Rollover, dropped, is_full, succeeded
 from .spare import NewId, PlogMaker
-from .succession import Done, NoRoom, Succession, dropped, is_full, succeeded
-from .turn import Turn
+from .write_queue import WriteQueue
 
 _NOTHING_EXPECTED = {None}
 _LOGGER = logging.getLogger("cordwood")
@@ -37,7 +37,7 @@ class Stream:
         plogs: PlogStore,
         workers: Workers,
         clock: Clock,
-        succession: Succession,
+        succession: Rollover,
         *,
         name: str,
         epoch: int,
@@ -50,13 +50,13 @@ class Stream:
         self.name = name
         self.chain = chain
         self.durable = durable_of(chain, next_offset)
-        self.turn = Turn(name, workers, self._write)
+        self.queue = WriteQueue(name, workers, self._write)
         self.last_used = clock.monotonic()
         self.room_wanted_for: str | None = None
         self._plogs = plogs
         self._workers = workers
         self._clock = clock
-        self._succession = succession
+        self._rollover = succession
         self._epoch = epoch
         self._on_durable = on_durable
         self._maker = PlogMaker(plogs, workers, new_id)
@@ -66,7 +66,7 @@ class Stream:
         self._gate = AckGate()
         self._gate_lock = threading.Lock()
         self._leaving: list[Append] = []
-        self._switches = 0
+        self._rollovers = 0
         self._active: Plog | None = None
         self._quiet = False
         # The last link is sealed, but the metadata does not know yet.
@@ -85,9 +85,9 @@ class Stream:
 
     def expire(self, now: float) -> None:
         """Tell callers whose time has run out; what is already being written may still become durable."""
-        self.turn.expire(now)
+        self.queue.expire(now)
         # Without the gate's lock, which is held while readers are told: that may wait for the disk.
-        flying = [*self.turn.in_flight, *self._gate.waiting(), *self._leaving]
+        flying = [*self.queue.in_flight, *self._gate.waiting(), *self._leaving]
         late = [append for append in flying if append.deadline <= now]
         if late:
             fail(
@@ -121,19 +121,19 @@ class Stream:
         sealed = self._take_due_seal()
         gone = self.chain.droppable(before)
         self.chain = self.chain.without(link.id for link in gone)
-        self._record(succeeded(sealed, None) + dropped(gone), partial(self._dropped, gone, sealed, done))
+        self._record(succeeded(sealed, None) + dropped(gone), partial(self._on_drop_recorded, gone, sealed, done))
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         """Write what is queued, seal, and take nothing more: later appends raise `error`."""
-        self.turn.run_last(partial(self._seal_and_stop, done), error)
+        self.queue.run_last(partial(self._seal_and_stop, done), error)
 
     # -- one group ----------------------------------------------------------------------------------------------
 
     def _write(self, group: list[Append]) -> list[Append]:
         """Write and sync a group; returns what must wait for room (a patient stream only)."""
         self.last_used = self._clock.monotonic()
-        kept = self._write_or_keep(group) if self._succession.patient else self._write_or_refuse(group)
-        if self._active is not None and self._plogs.crowded and not self.turn.waiting():
+        kept = self._write_or_keep(group) if self._rollover.patient else self._write_or_refuse(group)
+        if self._active is not None and self._plogs.crowded and not self.queue.waiting():
             self._active.close()
         return kept
 
@@ -185,7 +185,7 @@ class Stream:
         return kept
 
     def _no_room(self, appends: list[Append], reason: NoRoom) -> list[Append]:
-        if self._succession.patient:
+        if self._rollover.patient:
             self.room_wanted_for = str(reason)
             return appends
         if self._refusal == "unknown":
@@ -199,14 +199,14 @@ class Stream:
         return []
 
     def _put(self, frame: list[Append], size: int) -> None:
-        frame = self._as_expected(frame)
+        frame = self._refuse_unexpected(frame)
         if not frame:
             return
         active = self._active
         if active is None or active.end + size > active.size:
-            active = self._switch(size)
+            active = self._roll_over(size)
         elif not active.open:
-            active = self._woken(active, size)
+            active = self._reopen_active(active, size)
         starts = list(accumulate(map(count_of, frame), initial=self._next_offset))
         encoded = frame_of(
             list(map(batch_of, frame)),
@@ -220,13 +220,13 @@ class Stream:
         for append, offsets in zip(frame, map(range, starts, starts[1:]), strict=True):
             append.result = offsets
         # Where others wait for this group, the pieces would only cost them the interpreter lock.
-        alone = len(self.turn.in_flight) == 1
+        alone = len(self.queue.in_flight) == 1
         active.append(encoded.pieces(streamed=alone), encoded.length, active.end)
         self._next_offset = starts[-1]
         self._max_timestamp = max(self._max_timestamp, encoded.timestamp_max)
         self._unsynced += frame
 
-    def _as_expected(self, frame: list[Append]) -> list[Append]:
+    def _refuse_unexpected(self, frame: list[Append]) -> list[Append]:
         """Refuse appends that name another offset than the one they would get."""
         if set(map(expected_of, frame)) == _NOTHING_EXPECTED:
             return frame
@@ -249,11 +249,11 @@ class Stream:
         self._synced_timestamp = self._max_timestamp
         appends, self._unsynced = self._unsynced, []
         durable = Durable(active.id, active.end, self._next_offset, self._max_timestamp)
-        group = Synced(self._switches, durable, appends)
+        group = Synced(self._rollovers, durable, appends)
         with self._gate_lock:
-            self._release(self._gate.synced(group))
+            self._release(self._gate.hold(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(self._succession.plog_bytes(self._made, self._needed))
+            self._maker.make_ahead(self._rollover.plog_bytes(self._made, self._needed))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
@@ -266,15 +266,15 @@ class Stream:
 
     # -- from one plog to the next ------------------------------------------------------------------------------
 
-    def _switch(self, size: int) -> Plog:
-        """Go on in the next plog at once; what is written there is acked when the switch is recorded."""
+    def _roll_over(self, size: int) -> Plog:
+        """Go on in the next plog at once; what is written there is acked when the rollover is recorded."""
         if self._unsynced:
             # First: the list that a plog of the metadata begins with may grow by it.
             self._sync()
-        wanted, least = self._succession.plog_bytes(self._made, size), self._succession.plog_bytes_least(size)
-        following = self._succession.ready(size, self._next_offset) or self._maker.make(wanted, least)
+        wanted, least = self._rollover.plog_bytes(self._made, size), self._rollover.plog_bytes_least(size)
+        following = self._rollover.ready(size, self._next_offset) or self._maker.make(wanted, least)
         try:
-            self._next_offset = self._synced_offset = self._succession.prepare(following, self._next_offset)
+            self._next_offset = self._synced_offset = self._rollover.prepare(following, self._next_offset)
         except OSError:
             self._maker.give_back(following)
             raise
@@ -289,14 +289,14 @@ class Stream:
         self._retire_active()
         sealed = self._take_due_seal()
         link = Link(following.id, self._next_offset)
-        self.chain = self.chain.with_link(link) if self._succession.keeps_plogs else Chain([link])
+        self.chain = self.chain.with_link(link) if self._rollover.keeps_plogs else Chain([link])
         self._active = following
         self._max_timestamp = self._synced_timestamp = -1
-        self._switches += 1
+        self._rollovers += 1
         self._record(succeeded(sealed, link), partial(self._seal_file_later, sealed))
         return following
 
-    def _woken(self, active: Plog, size: int) -> Plog:
+    def _reopen_active(self, active: Plog, size: int) -> Plog:
         """The plog again, with its space; or the next one, where there is no room for all that it gave back."""
         try:
             self._plogs.reopen(active)
@@ -305,7 +305,7 @@ class Stream:
         except OSError as error:
             active.close()
             if is_full(error):
-                return self._switch(size)
+                return self._roll_over(size)
             raise NoRoom(f"no room to go on in plog {active.id}: {error.strerror or error}") from error
         self._quiet = False
         return active
@@ -347,13 +347,13 @@ class Stream:
 
     def _record(self, records: list[MetadataRecord], then: Done) -> None:
         if records:
-            self._succession.record(records, partial(self._recorded, self._switches, then))
+            self._rollover.record(records, partial(self._on_recorded, self._rollovers, then))
         else:
             then()
 
-    def _recorded(self, switch: int, then: Done) -> None:
+    def _on_recorded(self, rollover: int, then: Done) -> None:
         with self._gate_lock:
-            self._release(self._gate.recorded(switch))
+            self._release(self._gate.open_through(rollover))
         then()
 
     def _seal_file_later(self, link: Link | None) -> None:
@@ -381,7 +381,7 @@ class Stream:
         finally:
             plog.close()
 
-    def _dropped(self, gone: list[Link], sealed: Link | None, done: Done) -> None:
+    def _on_drop_recorded(self, gone: list[Link], sealed: Link | None, done: Done) -> None:
         for link in gone:
             self._plogs.delete(link.id)
         if sealed not in gone:
@@ -392,9 +392,9 @@ class Stream:
         self._maker.drop_spare()
         self._retire_active()
         sealed = self._take_due_seal()
-        self._record(succeeded(sealed, None), partial(self._stopped, sealed, done))
+        self._record(succeeded(sealed, None), partial(self._on_stopped, sealed, done))
 
-    def _stopped(self, link: Link | None, done: Done) -> None:
+    def _on_stopped(self, link: Link | None, done: Done) -> None:
         if link is not None:
             self._seal_file(link, synced=True)
         done()

@@ -1,0 +1,133 @@
+"""The embedded engine, as a connection sees it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from cordwood.errors import Conflict, Timeout
+from cordwood.log.calls.completion import call
+from cordwood.log.calls.threads import in_a_thread
+from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.native.coordinator import TopicRow
+from cordwood.log.native.folder.process import OpenFolder, open_for_reading, open_for_writing
+from cordwood.log.topics import checked_folder_replication
+from cordwood.records import FRAME_BYTES_MAX, Batch
+
+from .bridge import call_until_done
+from .connection import Connection
+from .log import FolderLog, check_size
+
+T = TypeVar("T")
+
+_LET_GO_SECONDS = 30.0
+_DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
+
+
+async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "FolderEngine":
+    """Open a folder, or share the engine that this process has open on it."""
+    open_it = open_for_reading if read_only else open_for_writing
+    # A thread that belongs to no loop: a loop's own may all be busy with calls of the user's, and a folder that is
+    # opened too late is let go also if the loop has ended by then.
+    opening = in_a_thread("cordwood-open", partial(open_it, path))
+    try:
+        async with asyncio.timeout(timeout):
+            return FolderEngine(await asyncio.wrap_future(opening), read_only)
+    except TimeoutError as error:
+        opening.add_done_callback(_let_go)
+        raise Timeout(f"opening {path} took more than {timeout} s: try again, or give it more time") from error
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: "Future[OpenFolder]") -> None:
+    """Close a folder that was opened after its caller had given up."""
+    if opening.exception() is None:
+        in_a_thread("cordwood-close", partial(opening.result().close, _LET_GO_SECONDS))
+
+
+class FolderEngine(Engine):
+    """One connection to a folder."""
+
+    def __init__(self, folder: OpenFolder, read_only: bool) -> None:
+        self._folder = folder
+        self._connection = Connection(folder, read_only)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication: int | None,
+        retention: timedelta | None,
+        retention_bytes: int | None,
+        exist_ok: bool,
+        timeout: float,
+    ) -> TopicInfo:
+        copies = checked_folder_replication(replication)
+        self._connection.check_writable()
+        retention_ms = None if retention is None else max(1, retention // timedelta(milliseconds=1))
+        create = partial(self._folder.writing().create_topic, name, partitions, copies, retention_ms, retention_bytes)
+        try:
+            return _info(await self._call(timeout, f"creating topic {name!r}", create))
+        except Conflict:
+            if not exist_ok:
+                raise
+            return await self.topic(name, timeout=timeout)
+
+    async def topics(self, prefix: str, *, timeout: float) -> list[str]:
+        rows = await self._call(timeout, "listing topics", self._folder.topics)
+        return sorted(row.name for row in rows if row.name.startswith(prefix))
+
+    async def topic(self, name: str, *, timeout: float) -> TopicInfo:
+        return _info(await self._call(timeout, f"looking up topic {name!r}", partial(self._folder.topic, name)))
+
+    async def delete_topic(self, name: str, *, timeout: float) -> None:
+        self._connection.check_writable()
+        delete = partial(self._folder.writing().delete_topic, name)
+        await call_until_done(self._folder.executor, timeout, f"deleting topic {name!r}", delete)
+
+    async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
+        for partition, batch in parts.items():
+            check_size(f"{topic}/{partition}", batch)
+
+    def log(self, topic: str, partition: int, *, timeout: float) -> FolderLog:
+        self._connection.check()
+        return FolderLog(self._connection, topic, partition, timeout)
+
+    async def close(self, *, timeout: float) -> None:
+        self._folder.check()
+        self._connection.closed = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        try:
+            # Who still waits for the disk lets its file go when that has answered: half of the time is the folder's.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout / 2):
+                    await asyncio.gather(*(reader.close() for reader in list(self._connection.readers)))
+        finally:
+            # Also where the caller has given up: nobody closes this connection a second time.
+            seconds = max(0, deadline - loop.time())
+            await asyncio.wrap_future(in_a_thread("cordwood-close", partial(self._folder.close, seconds)))
+
+    async def _call(self, timeout: float, what: str, function: Callable[[], T]) -> T:
+        self._connection.check()
+        return await call(self._folder.executor, timeout, what, function)
+
+
+def _info(row: TopicRow) -> TopicInfo:
+    retention = None if row.retention_ms is None else timedelta(milliseconds=row.retention_ms)
+    return TopicInfo(
+        row.name,
+        row.partitions,
+        row.replication,
+        retention,
+        row.retention_bytes,
+        _DURABILITY,
+        FRAME_BYTES_MAX,
+    )

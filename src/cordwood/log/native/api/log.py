@@ -1,0 +1,166 @@
+"""One log of a folder, as a connection sees it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TypeVar
+
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
+from cordwood.log.arguments import checked_timeout, milliseconds_at, whole_number
+from cordwood.log.calls.completion import call, wake
+from cordwood.log.calls.outcome import change
+from cordwood.log.interface import Log
+from cordwood.log.native.folder.process import FolderOpenForWriting
+from cordwood.log.native.folder.written_log import WrittenLog
+from cordwood.log.native.stream.append import Append
+from cordwood.log.native.stream.reading.cursor import Source, offset_at
+from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
+
+from .bridge import LoopNotifier, call_until_done
+from .connection import Connection
+from .reader import FolderReader
+
+T = TypeVar("T")
+
+
+class FolderLog(Log):
+    """One log of a connection to a folder."""
+
+    verifies_reads = True
+
+    def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._connection = connection
+        self._folder = connection.folder
+        self._timeout = timeout
+        self._log: WrittenLog | None = None
+        self._notifier: LoopNotifier | None = None
+
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
+        if not isinstance(batch, Batch):
+            raise TypeError(f"append takes a cordwood.Batch, not {type(batch).__name__}")
+        if expected is not None:
+            expected = whole_number("expected", expected)
+        loop = asyncio.get_running_loop()
+        notifier = self._notifier
+        if notifier is None or notifier.loop is not loop:
+            notifier = self._notifier = LoopNotifier(loop)
+        future: asyncio.Future[range] = loop.create_future()
+        deadline = time.monotonic() + (self._timeout if timeout is None else checked_timeout(timeout))
+        append = Append(batch, len(batch), future, notifier, deadline, expected)
+        try:
+            if self._connection.closed or self._folder.gone is not None:
+                self._connection.check()
+            # The exact size is only worked out where the cheap upper bound does not already say that it fits.
+            if not append.count or append.weight > GROUP_WEIGHT_MAX:
+                check_size(self.name, batch)
+            log = self._log or self._writable_log()
+            try:
+                submitted = log.submit(append)
+            except NotFound:
+                # Deleted; perhaps there is a new topic of that name.
+                log = self._writable_log()
+                submitted = log.submit(append)
+            while not submitted:
+                await self._room(log, deadline)
+                submitted = log.submit(append)
+        except CordwoodError as error:
+            error.outcome = "not_written"
+            raise
+        return await future
+
+    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> FolderReader:
+        self._connection.check()
+        self._raise_failure()
+        end_at_call = None if follow or stop is not None else self._end_at_call()
+        reader = FolderReader(
+            self.name,
+            self._folder.executor,
+            self._source,
+            start=start,
+            stop=stop,
+            follow=follow,
+            end_at_call=end_at_call,
+            check=self._connection.check,
+            timeout=self._timeout,
+        )
+        self._connection.readers.add(reader)
+        return reader
+
+    async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
+        view = await self._call(timeout, "bounds", lambda: self._source().extent())
+        return view.start, view.durable.next_offset
+
+    async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
+        timestamp = milliseconds_at(when)
+        return await self._call(timeout, "offset_at", lambda: offset_at(self._source(), timestamp))
+
+    async def trim(self, before: int, *, timeout: float | None = None) -> None:
+        self._connection.check_writable()
+        before = whole_number("before", before)
+        if before < 0:
+            raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0", outcome="not_written")
+        self._raise_failure()
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        with change():
+            await call_until_done(
+                self._folder.executor,
+                seconds,
+                f"{self.name}: trim",
+                lambda done: self._folder.writing().log(self.topic, self.partition).trim(before, done),
+            )
+
+    def __repr__(self) -> str:
+        return f"<cordwood.Log {self.name} in {self._folder.path}>"
+
+    def _end_at_call(self) -> "int | Future[int] | None":
+        """Where the log ends at this moment; None where that is found out when it is opened."""
+        try:
+            if isinstance(self._folder, FolderOpenForWriting):
+                return self._folder.source(self.topic, self.partition).end_now()
+            # It takes a look at the disk, beside the loop: what is appended from now on is not part of the read.
+            return self._folder.executor.submit(lambda: self._source().extent().durable.next_offset)
+        except (CordwoodError, RuntimeError):
+            # The reader's first step says so; RuntimeError where the program is ending.
+            return None
+
+    def _raise_failure(self) -> None:
+        """What failed in the background, where nobody could be told, is raised by the next call."""
+        if isinstance(self._folder, FolderOpenForWriting):
+            self._folder.raise_failure(self.topic, self.partition)
+
+    def _source(self) -> Source:
+        return self._folder.source(self.topic, self.partition)
+
+    def _writable_log(self) -> WrittenLog:
+        self._connection.check_writable()
+        self._log = self._folder.appending().log(self.topic, self.partition)
+        return self._log
+
+    async def _room(self, log: WrittenLog, deadline: float) -> None:
+        """Back-pressure: wait until the log's queue has been taken from."""
+        loop = asyncio.get_running_loop()
+        room = asyncio.Event()
+        log.when_room(lambda: wake(loop, room))
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await room.wait()
+        except TimeoutError as error:
+            raise Timeout(f"{self.name}: the queue of appends stayed full until the time ran out") from error
+
+    async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
+        self._connection.check()
+        self._raise_failure()
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)
+
+
+def check_size(log: str, batch: Batch) -> None:
+    """Refuse what one append to a folder cannot take."""
+    if not len(batch):
+        raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
+    if (size := frame_bytes(batch)) > FRAME_BYTES_MAX:
+        raise TooLarge(f"{log}: the batch is {size} bytes framed, the limit is {FRAME_BYTES_MAX}: split it")

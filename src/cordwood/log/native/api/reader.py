@@ -1,0 +1,347 @@
+"""Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready."""
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, thread
+from typing import NoReturn
+
+from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable
+from cordwood.log.arguments import checked_range
+from cordwood.log.calls.completion import Wanted
+from cordwood.log.calls.reader_lock import Turns
+from cordwood.log.interface import Reader
+from cordwood.log.native.folder.written_log import WrittenLog
+from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, Source, Step
+from cordwood.records import StoredBatch
+
+# Two threads, since copying out of the page cache and checking CRCs take about as long as each other and neither holds
+# the interpreter lock; steps are few, since what was read long before it is used has left the processor's cache.
+_THREADS = 2
+_STEPS_AHEAD = 3
+_POLL_SECONDS_MIN = 0.002
+_POLL_SECONDS_MAX = 0.05
+
+
+class _Slot:
+    """The place of one step in the order of the log, taken when its read begins, filled when it is decoded.
+
+    `damage` is what comes behind its batches, instead of all other steps.
+    """
+
+    __slots__ = ("damage", "step")
+
+    def __init__(self) -> None:
+        self.step: list[StoredBatch] | Exception | None = None
+        self.damage: Corrupt | None = None
+
+
+class FolderReader(Reader):
+    """At most four steps of about 4 MiB are held: the one that is given out, and three that are being made or wait.
+
+    Two threads read ahead, step after step, without asking the loop: a hop between threads for every step would cost a
+    third of the speed. One reads while the other checks and decodes what it has read. They end when enough waits, or at
+    the end of the log, and the loop starts them again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        executor: Executor,
+        resolve: Callable[[], Source],
+        *,
+        start: int | None,
+        stop: int | None,
+        follow: bool,
+        end_at_call: "int | Future[int] | None",
+        check: Callable[[], None],
+        timeout: float,
+    ) -> None:
+        self._cursor: LogCursor | None = None
+        self._slots: deque[_Slot] = deque()
+        self._start, self._stop = checked_range(start, stop)
+        self._name = name
+        self._executor = executor
+        self._resolve = resolve
+        self._follow = follow
+        self._end_at_call = end_at_call
+        self._check = check
+        self._timeout = timeout
+        self._source: Source | None = None
+        self._ready: deque[StoredBatch] = deque()
+        self._damage: Corrupt | None = None
+        self._failure: Exception | None = None  # what was met and is not raised yet
+        self._closed = False
+        self._pid = os.getpid()
+        self._poll_seconds = _POLL_SECONDS_MIN
+        self._turns = Turns()
+        self._wanted: Wanted | None = None
+
+        self._lock = threading.Lock()
+        self._disk = threading.Lock()
+        self._jobs: set[Future[None]] = set()
+        self._threads = 0
+        self._ended = False
+
+    async def __anext__(self) -> StoredBatch:
+        while True:
+            if not self._closed:
+                # In a forked child the turn is the parent's, and so is what was read.
+                self._check()
+            if not self._ready:
+                async with self._turns.here():
+                    await self._make_ready()
+            try:
+                return self._ready.popleft()
+            except IndexError:
+                # Closed in another loop, just now.
+                continue
+
+    async def close(self) -> None:
+        if os.getpid() != self._pid:
+            # The threads to wait for, and whatever locks they held, are the parent's.
+            self._check()
+        self._failure = None
+        await self._end_reading()
+
+    async def _end_reading(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        wanted = self._wanted
+        if wanted is not None:
+            wanted.wake()
+        with self._lock:
+            jobs = list(self._jobs)
+        try:
+            async with asyncio.timeout(self._timeout):
+                for job in jobs:
+                    # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
+                    # Shielded: who stops waiting must not cancel it for others who close the reader.
+                    await asyncio.shield(asyncio.wrap_future(job))
+        except TimeoutError:
+            # The disk is still asked for something: the file goes with the reader, which the job holds until then.
+            return
+        self._let_go()
+
+    def __del__(self) -> None:
+        # Iterated bare, and left before its end.
+        self._let_go()
+
+    def _let_go(self) -> None:
+        cursor = self._cursor
+        if cursor is not None:
+            cursor.close()
+        self._slots.clear()
+
+    async def _make_ready(self) -> None:
+        """Have a batch ready, or raise StopAsyncIteration."""
+        while not self._ready:
+            if self._closed:
+                failure, self._failure = self._failure, None
+                raise failure or StopAsyncIteration
+            self._check()
+            step = await self._next_step()
+            if step:
+                self._ready.extend(step)
+                self._poll_seconds = _POLL_SECONDS_MIN
+            elif not self._follow or self._at_stop():
+                await self.close()
+            else:
+                await self._growth()
+
+    async def _next_step(self) -> list[StoredBatch]:
+        """The next batches; none at the end of what is durable, or once the reader is closed."""
+        # A turn of the loop for each step: where reading is faster than its user, nothing else would ever get one, and
+        # nobody could cancel the user. Before a step is taken, so that a cancelled call loses none.
+        await asyncio.sleep(0)
+        if self._damage is not None and not self._closed:
+            await self._fail(self._damage)
+        while not self._closed:
+            arrived = Wanted()
+            with self._lock:
+                step = self._slots[0].step if self._slots else None
+                if step is not None:
+                    self._damage = self._slots.popleft().damage
+                else:
+                    self._wanted = arrived
+                    if not self._slots:
+                        # The log may have grown since its end was met.
+                        self._ended = False
+                reading = self._threads > 0 or self._ended or self._start_thread()
+            if step is None and not reading:
+                await self._broken_off()
+            elif step is None:
+                await self._answer(arrived)
+            elif isinstance(step, Exception):
+                await self._fail(step)
+            else:
+                return step
+        return []
+
+    async def _fail(self, error: Exception) -> NoReturn:
+        """Let go, and raise it. A caller that is cancelled meanwhile leaves it to the next call: it is no end."""
+        if isinstance(error, OSError) and not isinstance(error, CordwoodError):
+            cause, error = error, Unavailable(f"reading {self._name} failed: {error}")
+            error.__cause__ = cause
+        self._failure = error
+        await self._end_reading()
+        self._failure = None
+        raise error
+
+    async def _answer(self, arrived: Wanted) -> None:
+        """Wait for the disk, or until the reader is closed. A step that comes too late is the next call's."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                # Looked at once more: whoever closed it in another loop may not have known whom to wake.
+                if not self._closed:
+                    await arrived.wait()
+        except TimeoutError as error:
+            raise Timeout(
+                f"reading {self._name} took more than {self._timeout} s: go on reading, which loses nothing,"
+                " or connect with more time"
+            ) from error
+        finally:
+            self._wanted = None
+
+    def _start_thread(self) -> bool:
+        """With the lock held. False where no thread can be started, as while the program ends."""
+        try:
+            job = self._executor.submit(self._read_ahead)
+        except RuntimeError:
+            return False
+        self._threads += 1
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return True
+
+    async def _broken_off(self) -> None:
+        """A follower ends with the program; for others what they have read must not pass for all there is."""
+        # Python's pools say so of themselves alone: its main thread is alive while it waits for them.
+        if not getattr(thread, "_shutdown", False):
+            await self._fail(
+                Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
+            )
+        if self._follow:
+            await self.close()
+            return
+        await self._fail(
+            Unavailable(
+                f"reading {self._name} was broken off: the program is ending;"
+                " let the main thread wait for the one that reads"
+            )
+        )
+
+    def _read_ahead(self) -> None:
+        """On a thread: read until enough waits, or there is nothing more to read now."""
+        while True:
+            with self._disk:
+                slot = self._claim_slot()
+                if slot is None:
+                    return
+                step = self._try_fetch()
+                if not isinstance(step, Step):
+                    self._ended = True
+            if isinstance(step, Step) and step.frames.large:
+                self._share()
+            self._fill(slot, *_decode(step))
+
+    def _claim_slot(self) -> _Slot | None:
+        """The place of the next step; None where this thread is to end."""
+        with self._lock:
+            if self._ended or self._closed or len(self._slots) >= _STEPS_AHEAD:
+                self._threads -= 1
+                return None
+            slot = _Slot()
+            self._slots.append(slot)
+            return slot
+
+    def _share(self) -> None:
+        with self._lock:
+            if self._threads < _THREADS and len(self._slots) < _STEPS_AHEAD and not self._closed:
+                self._start_thread()
+
+    def _fill(self, slot: _Slot, step: list[StoredBatch] | Exception, damage: Corrupt | None) -> None:
+        slot.damage = damage
+        slot.step = step
+        with self._lock:
+            if damage is not None or isinstance(step, Exception):
+                self._ended = True
+            if not self._slots or self._slots[0].step is None:
+                return
+            wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.wake()
+
+    def _try_fetch(self) -> Step | Exception | None:
+        try:
+            return None if self._closed else self._fetch()
+        except Exception as error:
+            return error
+
+    def _fetch(self) -> Step | None:
+        begins = self._cursor is None
+        if self._cursor is None:
+            source = self._resolve()
+            view = source.extent()
+            if self._stop is None and not self._follow:
+                self._stop = self._end(source, view)
+            self._cursor = LogCursor(source, view.start if self._start is None else self._start)
+            self._source = source
+        while not self._at_stop():
+            try:
+                return self._cursor.fetch(self._stop)
+            except Trimmed as error:
+                if not begins or self._start is not None:
+                    raise
+                # Since the look at where the log begins: whoever names no offset begins at the first that is kept.
+                self._cursor.offset = error.start
+        return None
+
+    def _end(self, source: Source, view: Extent) -> int:
+        """Where the log ended at the call."""
+        if isinstance(self._end_at_call, Future):
+            # On a thread that was asked before this one.
+            return self._end_at_call.result()
+        if self._end_at_call is not None:
+            return self._end_at_call
+        return source.first_end() if isinstance(source, WrittenLog) else view.durable.next_offset
+
+    def _at_stop(self) -> bool:
+        return self._stop is not None and self._cursor is not None and self._cursor.offset >= self._stop
+
+    async def _growth(self) -> None:
+        """Until there may be more to read, or the reader is closed."""
+        self._wanted = grown = Wanted()
+        if self._closed:
+            # Looked at only now: whoever closed it in another loop before did not know whom to wake.
+            return
+        source, cursor = self._source, self._cursor
+        assert source is not None
+        assert cursor is not None
+        if isinstance(source, WrittenLog):
+            wake_up = grown.wake
+            source.when_grown(cursor.offset, wake_up)
+            try:
+                await grown.wait()
+            finally:
+                source.forget(wake_up)
+        else:
+            # Another process writes: look again soon, less often while nothing comes.
+            try:
+                async with asyncio.timeout(self._poll_seconds):
+                    await grown.wait()
+            except TimeoutError:
+                self._poll_seconds = min(2 * self._poll_seconds, _POLL_SECONDS_MAX)
+        self._wanted = None
+
+
+def _decode(step: Step | Exception | None) -> tuple[list[StoredBatch] | Exception, Corrupt | None]:
+    if step is None or isinstance(step, Exception):
+        return step or [], None
+    try:
+        batches, damage = step.decode()
+    except Exception as error:
+        return error, None
+    return batches or damage or [], damage

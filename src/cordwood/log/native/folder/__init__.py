@@ -1,0 +1,1 @@
+"""One folder of logs: one writing process, and readers alongside it."""

@@ -1,0 +1,23 @@
+"""Waiting for several things without a thread that waits."""
+
+import threading
+
+from cordwood.log.native.stream.rollover import Done
+
+
+class Countdown:
+    """Calls `done` when `count` things are done; at once if there are none."""
+
+    def __init__(self, count: int, done: Done) -> None:
+        self._left = count
+        self._done = done
+        self._lock = threading.Lock()
+        if not count:
+            done()
+
+    def one_done(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._done()

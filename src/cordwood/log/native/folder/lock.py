@@ -1,0 +1,112 @@
+"""One process writes a folder: two locks on one file, which a crash gives back and a forked child lets go of.
+
+A record lock tells others the pid of its holder. But a process loses its record locks on a file when it closes any
+descriptor of that file, as somebody does who copies the folder. So a lock of the open file itself is held beside it.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+import threading
+from pathlib import Path
+
+from cordwood.errors import Unavailable
+
+# struct flock of Linux on 64 bits: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hhqqi4x")
+
+# Bytes of the file, since the two kinds of locks would get in each other's way.
+_RECORD, _OPEN_FILE, _ANNOUNCED = 0, 1, 2
+
+
+class FolderLock:
+    """Held until `release`: R8, or this process would ack what the next writer has cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _files_lock:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                _take(descriptor, fcntl.F_SETLK, _RECORD)
+                _take(descriptor, fcntl.F_OFD_SETLK, _OPEN_FILE)
+            except OSError as error:
+                pid = _holder(descriptor)
+                os.close(descriptor)
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                who = f"process {pid}" if pid else "another process, or by this one under another name"
+                raise Unavailable(
+                    f"{path.parent} is being written by {who}: one process writes a folder; try again when that one has"
+                    " closed it. Reading works beside it: with read_only=True, or by a command that reads"
+                ) from error
+            self._descriptor: int | None = descriptor
+            self.announced = False
+            _held[path] = self
+
+    def announce(self) -> None:
+        """Tell readers that what is published is what this process says: until then it is the last writer's."""
+        assert self._descriptor is not None
+        _take(self._descriptor, fcntl.F_OFD_SETLK, _ANNOUNCED)
+        self.announced = True
+
+    def release(self) -> None:
+        with _files_lock:
+            self._let_go()
+            _held.pop(self.path, None)
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_written(path: Path) -> bool:
+    """Whether a process writes the folder, this one or another, and has begun to announce."""
+    with _files_lock:
+        # Not asked of the file by its holder, who would lose the record lock by that.
+        if path in _held:
+            return _held[path].announced
+    # Without the turn, which a fork waits for: a file system may take its time.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return _ask(descriptor, fcntl.F_OFD_GETLK, _ANNOUNCED)[0] != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, command: int, byte: int) -> None:
+    fcntl.fcntl(descriptor, command, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+
+
+def _ask(descriptor: int, command: int, byte: int) -> tuple[int, int]:
+    """Kind and pid of a lock that is in the way of one on that byte."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, command, asked))
+    return kind, pid
+
+
+def _holder(descriptor: int) -> int | None:
+    kind, pid = _ask(descriptor, fcntl.F_GETLK, _RECORD)
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+# The locks of this process by path, and the turn to open or close one of their files. A fork waits for it, too: a
+# child must know which descriptors are locks, and close its copies, or they would outlive this process.
+_held: dict[Path, FolderLock] = {}
+_files_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    for lock in _held.values():
+        lock._let_go()
+    _held.clear()
+    _files_lock.release()
+
+
+os.register_at_fork(
+    before=_files_lock.acquire, after_in_parent=_files_lock.release, after_in_child=_after_fork_in_child
+)

@@ -1,0 +1,234 @@
+"""A folder as a reader sees it: beside the writing process, or without one.
+
+R8: takes no lock, writes and repairs nothing.
+"""
+
+import threading
+from collections.abc import Callable
+
+from cordwood.errors import Corrupt, NotFound, Unavailable
+from cordwood.log.native.chain.chain import Chain
+from cordwood.log.native.coordinator import TopicRow
+from cordwood.log.native.env.disk import Disk
+from cordwood.log.native.metadata.manager import apply_batch, read_records
+from cordwood.log.native.plog import PlogId, PlogStore, find_tail, sealed_end
+from cordwood.log.native.stream.ack_gate import Durable
+from cordwood.log.native.stream.reading.blocks import stored_batches
+from cordwood.log.native.stream.reading.cursor import Extent
+from cordwood.log.native.stream.recovery import readable_end
+
+from .published import METADATA_OWNER, METADATA_SLOT, Catalog, Owner, PublishedReader, PublishedTopic
+
+_TRIES = 20
+
+
+class FolderObserver:
+    """Topics and logs of a folder, as far as they are published."""
+
+    def __init__(self, disk: Disk, writer_alive: Callable[[], bool]) -> None:
+        self.plogs = PlogStore(disk)
+        self._where: object = getattr(disk, "root", "this folder")  # not every disk is at a path
+        self.writer_alive = writer_alive
+        self.published = PublishedReader(disk)
+        self._lock = threading.Lock()
+        self._metadata: tuple[PlogId, int] | None = None
+        self._chains: dict[str, Chain] = {}
+
+    def catalog(self) -> Catalog:
+        catalog = self._read_catalog()
+        if catalog is None:
+            raise NotFound(f"nothing was ever written to {self._where}: create a topic in it first")
+        return catalog
+
+    def topics(self) -> list[TopicRow]:
+        catalog = self._read_catalog()
+        return [] if catalog is None else [published.topic for published in catalog.topics]
+
+    def topic(self, name: str) -> TopicRow:
+        return self.catalog().topic(name).topic
+
+    def log(self, topic: str, partition: int) -> "ObservedLog":
+        catalog = self.catalog()
+        published = catalog.topic(topic)
+        if partition >= published.topic.partitions:
+            raise NotFound(
+                f"topic {topic!r} has no partition {partition}:"
+                f" its partitions are 0 to {published.topic.partitions - 1}"
+            )
+        return ObservedLog(self, catalog, published, partition)
+
+    def chain(self, service: str, catalog: Catalog, published: PlogId | None) -> Chain:
+        """The plogs of a log, as far as the metadata stream is known to be durable.
+
+        `published` is the plog in which the log's published end stands: that was written after the switch to it was.
+        """
+        with self._lock:
+            for _ in range(_TRIES):
+                try:
+                    durable, tail = self._read_metadata(catalog)
+                    chain = self._chains.get(service, Chain())
+                    if durable.plog is None or published is None or chain.place_of(published) >= 0:
+                        return chain
+                    return self._chain_up_to(published, service, chain, durable.plog, durable.end, tail)
+                except NotFound:
+                    # The metadata went on in another plog while it was being read.
+                    self._metadata, catalog = None, self.catalog()
+        raise Unavailable("the folder's metadata could not be read: its plogs vanish while they are read; try again")
+
+    def epoch(self, catalog: Catalog) -> int:
+        """Of the latest open: without room for a catalog of its own it has at least published its metadata."""
+        return max(catalog.epoch, self.published.end_and_epoch(METADATA_SLOT, METADATA_OWNER, catalog)[1])
+
+    def close(self) -> None:
+        self.published.close()
+
+    def _read_catalog(self) -> Catalog | None:
+        """The catalog; None where nothing was ever published, and `Corrupt` where it was and is gone."""
+        catalog = self.published.catalog()
+        if catalog is None and self.plogs.files():
+            # There is a catalog before the first plog: both may have been made since the first look.
+            catalog = self.published.catalog()
+            if catalog is None:
+                raise Corrupt(
+                    f"{self._where} has plogs, but its published/catalog is gone: open the folder for writing once,"
+                    " which makes it anew"
+                )
+        return catalog
+
+    def _read_metadata(self, catalog: Catalog) -> tuple[Durable, int]:
+        """Read on up to the durable end, which is returned, with the end of the whole frames that follow it."""
+        durable, tail = self._metadata_end(catalog)
+        if durable.plog is None:
+            self._chains = {}
+            return durable, tail
+        start = 0
+        if self._metadata is not None and self._metadata[0] == durable.plog and self._metadata[1] <= durable.end:
+            start = self._metadata[1]
+        chains = dict(self._chains) if start else {}
+        read_records(self.plogs, durable.plog, start, durable.end, chains)
+        self._chains, self._metadata = chains, (durable.plog, durable.end)
+        return durable, tail
+
+    def _chain_up_to(self, published: PlogId, service: str, chain: Chain, plog: PlogId, start: int, end: int) -> Chain:
+        """The chain with the records behind the durable end, if they lead to the published plog; else as it was."""
+        chains = dict(self._chains)
+        for batch in stored_batches(self.plogs, plog, start, end):
+            apply_batch(chains, batch)
+            longer = chains.get(service, Chain())
+            if longer.place_of(published) >= 0:
+                return longer
+        return chain
+
+    def _metadata_end(self, catalog: Catalog) -> tuple[Durable, int]:
+        published = self.published.end(METADATA_SLOT, METADATA_OWNER, catalog)
+        if published is not None and published.plog is not None and self.writer_alive():
+            return published, published.end
+        # Without a writer the slot may be older than the catalog, which is synced.
+        if catalog.metadata_plog is None:
+            return Durable(None, 0, 0), 0
+        latest = PlogId.parse(catalog.metadata_plog)
+        start = published.end if published is not None and published.plog == latest else 0
+        next_offset = published.next_offset if published is not None and start else None
+        file = self.plogs.open_file(latest)
+        try:
+            tail = find_tail(file, latest, start=start, next_offset=next_offset, synced_end=sealed_end(file, latest))
+        finally:
+            file.close()
+        return Durable(latest, tail.synced_end, tail.synced_offset), tail.end
+
+
+class ObservedLog:
+    """One log of a `FolderObserver`. Ends with its topic: one of the same name that is made later is another."""
+
+    def __init__(self, folder: FolderObserver, catalog: Catalog, published: PublishedTopic, partition: int) -> None:
+        self.name = f"{published.topic.name}/{partition}"
+        self.plogs = folder.plogs
+        self._folder = folder
+        self._catalog = catalog
+        self._topic = published.topic.name
+        self._owner = Owner(published.topic.id, partition)
+        self._slot = published.slot + partition
+        self._chain = Chain()
+        self._last: Extent | None = None
+
+    def extent(self, beyond: int | None = None) -> Extent:
+        if beyond is not None and self._last is not None and beyond < self._last.durable.next_offset:
+            return self._last._replace(start=max(self._start(), self._last.start))
+        gone: NotFound | None = None
+        for _ in range(_TRIES):
+            alive = self._folder.writer_alive()
+            published, epoch = self._folder.published.end_and_epoch(self._slot, self._owner, self._catalog)
+            start = self._start()
+            # Behind the look at the slot, which may be another log's as soon as the topic is no longer listed.
+            catalog = self._check_listed()
+            # What an earlier open has published a power cut may have put back to what it was long before.
+            current = alive and epoch >= self._folder.epoch(catalog)
+            try:
+                durable = self._durable(published, catalog, current, start, anew=beyond is None)
+            except NotFound as error:
+                # A plog went while it was looked at: the writer trims, or deletes the topic.
+                gone = error
+                continue
+            self._last = self._extent_of(durable, start)
+            return self._last
+        assert gone is not None
+        raise gone
+
+    def _extent_of(self, durable: Durable, start: int) -> Extent:
+        if self._chain.links:
+            start = max(start, self._chain.links[0].first_offset)
+        else:
+            start = self._start_of_nothing()
+        # Everything may be trimmed: then the log begins where it ends.
+        next_offset = max(durable.next_offset, start)
+        return Extent(start, durable._replace(next_offset=next_offset), self._chain)
+
+    def _start_of_nothing(self) -> int:
+        """Where a log without plogs begins: it is new, or all of it was trimmed. `NotFound` if it was deleted instead.
+
+        All of that is published before the metadata says that the plogs are gone, so it is looked at once more.
+        """
+        self._check_listed()
+        start = self._start()
+        # On a full disk a topic can be deleted, but not taken off the list.
+        if self._last is not None and start < self._last.durable.next_offset:
+            raise self._deleted()
+        return start
+
+    def _start(self) -> int:
+        return self._folder.published.start(self._slot, self._owner) or 0
+
+    def _check_listed(self) -> Catalog:
+        """The catalog, if it still has this topic, else `NotFound`."""
+        catalog = self._folder.catalog()
+        # The same one while it has not changed: a follower looks often, and there may be many topics.
+        if catalog is not self._catalog:
+            if all(published.topic.id != self._owner.topic_id for published in catalog.topics):
+                raise self._deleted()
+            self._catalog = catalog
+        return catalog
+
+    def _deleted(self) -> NotFound:
+        return NotFound(f"topic {self._topic!r} was deleted")
+
+    def _durable(
+        self, published: Durable | None, catalog: Catalog, current: bool, start: int, *, anew: bool
+    ) -> Durable:
+        plog = None if published is None else published.plog
+        # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
+        if anew or not (current and plog is not None and self._has(plog)):
+            self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
+        if current and published is not None and (plog is None or self._has(plog)):
+            return published
+        try:
+            return readable_end(self.plogs, self._chain, published)
+        except NotFound:
+            last = self._chain.last
+            if current or last is None or start < last.first_offset:
+                raise
+            # The last plog was trimmed away, which the metadata that is known to be durable does not say yet.
+            self._chain = Chain()
+            return Durable(None, 0, start)
+
+    def _has(self, plog: PlogId) -> bool:
+        return self._chain.place_of(plog) >= 0

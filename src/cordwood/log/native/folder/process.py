@@ -1,0 +1,395 @@
+"""A folder that this process has open: for writing, shared by all its connections, or for reading only."""
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable
+from cordwood.log.calls.threads import in_a_thread
+from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow
+from cordwood.log.native.env.clock import RealClock
+from cordwood.log.native.env.disk import RealDisk
+from cordwood.log.native.env.workers import ThreadWorkers, Ticker
+from cordwood.log.native.plog import PlogStore
+from cordwood.log.native.stream.reading.cursor import Source
+
+from .lock import FolderLock, is_written
+from .observer import FolderObserver
+from .staged import StagedCommits, StagedFile, Write, remove_staged
+from .writer import FolderWriter
+from .written_log import WrittenLog
+
+_LOCK = "lock"
+_COORDINATOR = "coordinator.db"
+_WRITERS = 8
+_READERS = 4
+_EXPIRE_SECONDS = 0.25
+_CATCH_UP_SECONDS = 0.25
+_QUIET_SECONDS = 1.0
+_RETENTION_SECONDS = 10.0
+_UNFINISHED_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0
+
+F = TypeVar("F")
+
+_LOGGER = logging.getLogger("cordwood")
+
+
+class OpenFolder(Protocol):
+    """What connections need of a folder, however it is open."""
+
+    path: Path
+    executor: ThreadPoolExecutor
+    gone: str | None
+    """Why the folder cannot be used any more, if so."""
+
+    def check(self) -> None:
+        """`Unavailable` in a mark_forked child, and once the folder is closed."""
+
+    def writing(self) -> FolderWriter:
+        """The engine to write with; `Unavailable` if the folder is open for reading only."""
+
+    def appending(self) -> FolderWriter:
+        """The engine to append with; `Unavailable` also while a commit that was decided is not finished."""
+
+    def topics(self) -> list[TopicRow]: ...
+
+    def topic(self, name: str) -> TopicRow: ...
+
+    def source(self, topic: str, partition: int) -> Source: ...
+
+    def close(self, timeout: float) -> None:
+        """One connection lets go; the last one closes. Blocks."""
+
+
+class _OpenFolder:
+    """What both kinds have: threads to read with, and the knowledge of being in the process that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.executor = ThreadPoolExecutor(_READERS, thread_name_prefix="cordwood-read")
+        self.connections = 1
+        self.gone: str | None = None
+
+    def check(self) -> None:
+        if self.gone is not None:
+            raise Unavailable(f"{self.path}: {self.gone}", outcome="not_written")
+
+    def mark_forked(self) -> None:
+        self.gone = "this connection belongs to the parent process: connect anew in the child"
+
+
+class FolderOpenForWriting(_OpenFolder):
+    """The one writer. Shared: the process has it once, however many connections there are."""
+
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        super().__init__(path)
+        self.alone = alone
+        disk = RealDisk(path)
+        # R2: a folder whose own name is not durable is lost with all that is synced in it.
+        disk.make_folder("")
+        self._lock = FolderLock(path / _LOCK)
+        with ExitStack() as failed:
+            failed.callback(self._lock.release)
+            _check_whole(path, disk)
+            coordinator = SqliteCoordinator(path / _COORDINATOR)
+            failed.callback(coordinator.close)
+            self._workers = ThreadWorkers("cordwood-write", _WRITERS)
+            failed.callback(self._workers.close)
+            clock = RealClock()
+            self._engine = FolderWriter(disk, clock, self._workers, coordinator)
+            self._lock.announce()
+            failed.pop_all()
+        self._tickers: list[Ticker] = []
+        # Until the engine is closed, which may have to wait for room.
+        self._until_the_end: list[Ticker] = []
+        self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
+        self._unfinished: CordwoodError | None = None
+        try:
+            self._begin()
+        except BaseException:
+            self._shut_down(_CLOSE_SECONDS)
+            raise
+
+    def writing(self) -> FolderWriter:
+        return self._engine
+
+    def appending(self) -> FolderWriter:
+        error = self._unfinished
+        if error is not None:
+            raise Unavailable(f"{self.path}: nothing can be appended yet: {error}", outcome="not_written") from error
+        return self._engine
+
+    def topics(self) -> list[TopicRow]:
+        return self._engine.topics()
+
+    def topic(self, name: str) -> TopicRow:
+        return self._engine.topic(name)
+
+    def source(self, topic: str, partition: int) -> WrittenLog:
+        return self._engine.log(topic, partition)
+
+    def raise_failure(self, topic: str, partition: int) -> None:
+        """What failed in the background for this log; one that does not exist has nothing to tell."""
+        try:
+            log = self._engine.log(topic, partition)
+        except CordwoodError:
+            return
+        log.raise_failure()
+
+    def close(self, timeout: float) -> None:
+        with _folder_lock(self.path):
+            with _registry_lock:
+                self.connections -= 1
+                if self.connections:
+                    return
+                _registry.pop(self.path, None)
+            self._shut_down(timeout)
+
+    def _begin(self) -> None:
+        self._until_the_end.append(Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire))
+        self._until_the_end.append(Ticker("cordwood-catch-up", _CATCH_UP_SECONDS, self._engine.catch_up))
+        self._tickers.append(Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down))
+        self._tickers.append(Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention))
+        try:
+            # R28: before anybody can append.
+            self.staged.finish_decided()
+        except Unavailable as error:
+            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
+            self._unfinished = error
+            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
+
+    def _finish_again(self) -> None:
+        if self._unfinished is None:
+            return
+        try:
+            self.staged.finish_decided()
+        except CordwoodError as error:
+            self._unfinished = error
+        else:
+            self._unfinished = None
+
+    def _shut_down(self, timeout: float) -> None:
+        self.gone = "the connection is closed: connect again"
+        self.executor.shutdown(wait=False)
+        finished = threading.Event()
+        _closing.add(self.path)
+        try:
+            # Not here: a retention, or who makes a topic, may wait for a disk that does not answer.
+            in_a_thread("cordwood-end", partial(self._end, finished))
+        except Unavailable:
+            self._end(finished)  # no thread can be had
+        if not finished.wait(timeout):
+            raise Timeout(
+                f"closing {self.path} took more than {timeout} s; what was acked is durable,"
+                " and the folder stays locked until the disk has answered"
+            )
+
+    def _end(self, finished: threading.Event) -> None:
+        for ticker in self._tickers:
+            ticker.close()
+        self._engine.close(lambda: self._let_go(finished))
+
+    def _let_go(self, finished: threading.Event) -> None:
+        # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
+        for ticker in self._until_the_end:
+            ticker.close()
+        self._workers.close()
+        self._lock.release()
+        _closing.discard(self.path)
+        finished.set()
+
+
+class FolderOpenForReading(_OpenFolder):
+    """Beside the writer, or without one. Not shared: it holds next to nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if not path.is_dir():
+            raise Unavailable(f"{path} does not exist: connect without read_only=True to make it")
+        self._view = FolderObserver(RealDisk(path), self._writer_alive)
+        with _registry_lock:
+            _reading.add(self)
+
+    def writing(self) -> FolderWriter:
+        raise Unavailable(
+            f"{self.path} is connected with read_only=True: connect without it to write", outcome="not_written"
+        )
+
+    def appending(self) -> FolderWriter:
+        return self.writing()
+
+    def topics(self) -> list[TopicRow]:
+        return self._view.topics()
+
+    def topic(self, name: str) -> TopicRow:
+        return self._view.topic(name)
+
+    def source(self, topic: str, partition: int) -> Source:
+        return self._view.log(topic, partition)
+
+    def close(self, timeout: float) -> None:
+        self.gone = "the connection is closed: connect again"
+        with _registry_lock:
+            _reading.discard(self)
+        closing = in_a_thread("cordwood-close", self._let_go)
+        try:
+            closing.result(timeout)
+        except TimeoutError as error:
+            raise Timeout(
+                f"closing {self.path} took more than {timeout} s: its files are let go when the disk has answered"
+            ) from error
+
+    def _let_go(self) -> None:
+        # Not before: a file must not be closed under a thread that reads it.
+        self.executor.shutdown(wait=True)
+        self._view.close()
+
+    def _writer_alive(self) -> bool:
+        return is_written(self.path / _LOCK)
+
+
+def open_for_writing(path: Path) -> OpenFolder:
+    """Blocks. A second connection of the process shares the first one's engine."""
+    path = _checked(path)
+    with _folder_lock(path):
+        with _registry_lock:
+            folder = _registry.get(path)
+            if folder is not None and not folder.alone:
+                folder.connections += 1
+                return folder
+        if folder is not None:
+            raise _written_here(path)
+        if path in _closing:
+            raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
+        folder = _translate_errors(path, FolderOpenForWriting)
+        with _registry_lock:
+            _registry[path] = folder
+        return folder
+
+
+def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool:
+    """Blocks. Append what was staged, all of it, once; False if that was done before: `StagedCommits.commit`.
+
+    It needs the folder for itself: `Unavailable` while anybody has it open for writing, this process too. If it cannot
+    even be opened the files are removed, as after every other error that comes before the decision.
+    """
+    path = _checked(path)
+    try:
+        folder = _open_alone(path)
+    except CordwoodError as error:
+        remove_staged(RealDisk(path), [file.name for file in files])
+        error.outcome = "not_written"
+        raise
+    try:
+        return folder.staged.commit(write, files)
+    finally:
+        try:
+            folder.close(_CLOSE_SECONDS)
+        except Timeout as error:
+            # Whoever took that for the outcome of the commit would repeat it.
+            _LOGGER.warning("%s", error)
+
+
+def _open_alone(path: Path) -> FolderOpenForWriting:
+    with _folder_lock(path):
+        if path in _registry or path in _closing:
+            raise _written_here(path)
+        folder = _translate_errors(path, partial(FolderOpenForWriting, alone=True))
+        with _registry_lock:
+            _registry[path] = folder
+    try:
+        folder.appending()
+    except Unavailable:
+        folder.close(_CLOSE_SECONDS)
+        raise
+    return folder
+
+
+def _written_here(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path} is being written by process {os.getpid()}, which is this one: one writes a folder at a time"
+    )
+
+
+def open_for_reading(path: Path) -> OpenFolder:
+    """Blocks. Where this process writes the folder itself, its engine serves the readers too."""
+    path = _checked(path)
+    with _registry_lock:
+        folder = _registry.get(path)
+        if folder is not None:
+            folder.connections += 1
+            return folder
+    return _translate_errors(path, FolderOpenForReading)
+
+
+def holds_logs(path: Path) -> bool:
+    """Whether it is a folder that was ever opened for writing. Blocks."""
+    return (path / _COORDINATOR).exists()
+
+
+def _folder_lock(path: Path) -> threading.Lock:
+    """Whoever opens or closes a folder for writing holds it, through all of its I/O: others wait at no other door."""
+    with _registry_lock:
+        return _folder_locks.setdefault(path, threading.Lock())
+
+
+def _checked(path: Path) -> Path:
+    path = Path(os.path.realpath(path))
+    if _translate_errors(path, _is_file):
+        raise InvalidInput(f"{path} is a file: a log needs a folder")
+    return path
+
+
+def _is_file(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
+
+
+def _check_whole(path: Path, disk: RealDisk) -> None:
+    # Without it the folder would pass for a new one, in which every plog is a leftover and is swept away.
+    if not (path / _COORDINATOR).exists() and (plogs := PlogStore(disk).files()):
+        raise Corrupt(
+            f"{path} has {len(plogs)} plogs, but its {_COORDINATOR} is gone: restore the folder from a copy,"
+            " or read it with read_only=True"
+        )
+
+
+def _translate_errors(path: Path, open_it: Callable[[Path], F]) -> F:
+    try:
+        return open_it(path)
+    except CordwoodError:
+        raise
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: no thread could be started.
+        raise Unavailable(f"{path} cannot be opened: {error}") from error
+
+
+_registry: dict[Path, FolderOpenForWriting] = {}
+_reading: set[FolderOpenForReading] = set()
+# Closed by their last connection, and not yet let go by the engine.
+_closing: set[Path] = set()
+# Held for a look only, never during I/O.
+_registry_lock = threading.Lock()
+_folder_locks: "weakref.WeakValueDictionary[Path, threading.Lock]" = weakref.WeakValueDictionary()
+
+
+def _after_fork_in_child() -> None:
+    """Threads and locks stay with the parent: everything inherited says so from now on."""
+    global _registry_lock, _folder_locks
+    for folder in (*_registry.values(), *_reading):
+        folder.mark_forked()
+    _registry.clear()
+    _reading.clear()
+    _closing.clear()
+    _registry_lock = threading.Lock()
+    _folder_locks = weakref.WeakValueDictionary()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,286 @@
+"""What the writing process tells readers in other processes (R8; docs/formats/published.md).
+
+`published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
+and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
+begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
+written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their
+slots, and is replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
+"""
+
+import json
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.errors import Corrupt, NotFound
+from cordwood.log.native.coordinator import TopicRow
+from cordwood.log.native.env.disk import Disk, File, make_durable_folder
+from cordwood.log.native.plog import PlogId
+from cordwood.log.native.stream.ack_gate import Durable
+
+METADATA_SLOT = 0
+
+_FOLDER = "published"
+_CATALOG = f"{_FOLDER}/catalog"
+_CATALOG_NEW = f"{_FOLDER}/catalog.new"
+_ENDS = f"{_FOLDER}/ends"
+_VERSION = 2
+_SLOT_BYTES = 128
+_END_BYTES = 64
+_START_BYTES = 32
+_CRC = struct.Struct("<I")
+_END = struct.Struct("<4sIIQQQqQ8x")
+_START = struct.Struct("<4sIIQ8x")
+_END_MAGIC = b"END\x01"
+_START_MAGIC = b"BEG\x01"
+
+
+class Owner(NamedTuple):
+    """Whose slot it is: a reader that finds another one there has an old catalog."""
+
+    topic_id: int
+    partition: int
+
+
+METADATA_OWNER = Owner(0, 0)
+
+
+@dataclass(frozen=True)
+class PublishedTopic:
+    topic: TopicRow
+    slot: int
+    """The slot of partition 0; the others follow."""
+
+    @cached_property
+    def encoded(self) -> str:
+        """Its entry in the catalog. Made once: the catalog is replaced whole for every topic that is created."""
+        return json.dumps({"slot": self.slot, "topic": asdict(self.topic)}, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    cluster: str
+    group: str
+    metadata_plog: str | None
+    epoch: int
+    topics: Sequence[PublishedTopic]
+
+    def topic(self, name: str) -> PublishedTopic:
+        for published in self.topics:
+            if published.topic.name == name:
+                return published
+        raise NotFound(f"topic {name!r} does not exist: create it with create_topic({name!r})")
+
+    def free_slot(self) -> int:
+        """The first slot that no topic has."""
+        return max((p.slot + p.topic.partitions for p in self.topics), default=METADATA_SLOT + 1)
+
+
+class PublishedReader:
+    """The reading side; never writes, and needs no writer."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._ends: File | None = None
+        self._ends_lock = threading.Lock()
+        self._decoded: tuple[bytes, Catalog] | None = None
+
+    def catalog(self) -> Catalog | None:
+        """The topics, or None if nothing was ever published here."""
+        try:
+            file = self._disk.open(_CATALOG)
+        except FileNotFoundError:
+            return None
+        try:
+            data = bytes(file.read(file.size(), 0))
+        finally:
+            file.close()
+        # Whoever looks at a thousand logs reads it a thousand times, and it seldom changes.
+        if self._decoded is None or self._decoded[0] != data:
+            self._decoded = data, _decoded_catalog(data)
+        return self._decoded[1]
+
+    def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
+        """How far this log is durable, as far as it was published."""
+        return self.end_and_epoch(slot, owner, catalog)[0]
+
+    def end_and_epoch(self, slot: int, owner: Owner, catalog: Catalog) -> tuple[Durable | None, int]:
+        """As `end`, and by which open that was published."""
+        (fields,) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
+        if fields is None or Owner(fields[0], fields[1]) != owner:
+            return None, 0
+        plog, end, next_offset, max_timestamp, epoch = fields[2:]
+        id = PlogId(catalog.cluster, catalog.group, plog) if plog else None
+        return Durable(id, end, next_offset, max_timestamp), epoch
+
+    def start(self, slot: int, owner: Owner) -> int | None:
+        """The first kept offset, if the log was ever trimmed."""
+        return max((start for start in _starts(self._file(), slot, owner) if start is not None), default=None)
+
+    def close(self) -> None:
+        if self._ends is not None:
+            self._ends.close()
+
+    def _file(self) -> File | None:
+        # Two threads that come first would open it twice, and one of the two files is nobody's to close.
+        with self._ends_lock:
+            if self._ends is None:
+                try:
+                    self._ends = self._disk.open(_ENDS)
+                except FileNotFoundError:
+                    return None
+            return self._ends
+
+
+class PublishedWriter:
+    """The writing side: one a folder, of the process that holds its lock."""
+
+    def __init__(self, disk: Disk, epoch: int) -> None:
+        self._disk = disk
+        self._epoch = epoch
+        self._starts_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._failed_copies: dict[int, int] = {}
+        make_durable_folder(disk, _FOLDER)
+        try:
+            self._ends = disk.open(_ENDS, write=True)
+        except FileNotFoundError:
+            self._ends = disk.create(_ENDS)
+            try:
+                self._ends.sync()
+                disk.sync_folder(_FOLDER)
+            except OSError:
+                self._ends.close()
+                # Or the next open would take a name for durable that is not.
+                disk.remove(_ENDS)
+                raise
+            return
+        try:
+            # A killed writer may have left one copy of a start on the disk, and the other in the page cache alone.
+            self._ends.sync()
+        except OSError:
+            self._ends.close()
+            raise
+
+    def put_end(self, slot: int, owner: Owner, durable: Durable) -> None:
+        plog = 0 if durable.plog is None else durable.plog.random
+        body = _END.pack(_END_MAGIC, *owner, plog, durable.end, durable.next_offset, durable.max_timestamp, self._epoch)
+        self._write(_CRC.pack(crc32c(body)) + body, slot * _SLOT_BYTES)
+
+    def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
+        """The first kept offsets of some logs, by slot. Synced: what was trimmed must not be readable again (R7).
+
+        One copy is synced before the other is touched, so that at every moment one is whole and on the disk.
+        """
+        # One after the other: a sync that fails speaks for what others have written, and is told to one of them alone.
+        with self._starts_lock:
+            parts = []
+            for (slot, owner), start in starts.items():
+                copies = _starts(self._ends, slot, owner)
+                # What an open had to tell, and could not, comes late: a trim may have gone further meanwhile.
+                body = _START.pack(_START_MAGIC, *owner, max(start, *(copy or 0 for copy in copies)))
+                parts.append((slot, self._weaker_copy(slot, *copies), _CRC.pack(crc32c(body)) + body))
+            self._put_copies([(slot, copy, part) for slot, copy, part in parts])
+            # One copy is enough; the other is the weaker one now, if it cannot be written.
+            with suppress(OSError):
+                self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
+
+    def _weaker_copy(self, slot: int, first: int | None, second: int | None) -> int:
+        if slot in self._failed_copies:
+            return self._failed_copies[slot]
+        return 1 if first is not None and (second is None or second < first) else 0
+
+    def _put_copies(self, copies: Sequence[tuple[int, int, bytes]]) -> None:
+        # Until the sync has succeeded nobody knows what is there.
+        self._failed_copies.update((slot, copy) for slot, copy, _ in copies)
+        for slot, copy, part in copies:
+            self._write(part, slot * _SLOT_BYTES + _END_BYTES + copy * _START_BYTES)
+        self._ends.sync()
+        for slot, _, _ in copies:
+            del self._failed_copies[slot]
+
+    def put_catalog(self, catalog: Catalog) -> None:
+        self._disk.remove(_CATALOG_NEW)
+        file = self._disk.create(_CATALOG_NEW)
+        try:
+            file.write([_encoded_catalog(catalog)], 0)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.replace(_CATALOG_NEW, _CATALOG)
+        self._disk.sync_folder(_FOLDER)
+
+    def close(self) -> None:
+        with self._write_lock:
+            self._ends.close()
+
+    def _write(self, part: bytes, position: int) -> None:
+        # A log that is still being opened, or a trim, may come late: beside a close the descriptor may be another
+        # file's by the time that the kernel looks at it.
+        with self._write_lock:
+            self._ends.write([part], position)
+
+
+def _starts(file: File | None, slot: int, owner: Owner) -> list[int | None]:
+    """The first kept offset as both copies have it; None for one that is another log's, or damaged."""
+    parts = _parts(file, slot * _SLOT_BYTES + _END_BYTES, _START, _START_MAGIC, 2)
+    return [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
+
+
+def _parts(
+    file: File | None, position: int, layout: struct.Struct, magic: bytes, count: int
+) -> list[tuple[int, ...] | None]:
+    """So many parts, one behind the other, with one look: a reader beside the writer takes one before each read.
+
+    None for a part that was never written, is of another kind, or is damaged.
+    """
+    size = _CRC.size + layout.size
+    parts: list[tuple[int, ...] | None] = [None] * count
+    if file is None:
+        return parts
+    # A part that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
+    for _ in range(3):
+        damaged = False
+        data = bytes(file.read(count * size, position))
+        for number in range(len(data) // size):
+            part = data[number * size : (number + 1) * size]
+            body = part[_CRC.size :]
+            if _CRC.unpack_from(part)[0] == crc32c(body):
+                found, *fields = layout.unpack(body)
+                parts[number] = tuple(fields) if found == magic else None
+            else:
+                damaged = damaged or any(part)
+        if not damaged:
+            break
+    return parts
+
+
+def _encoded_catalog(catalog: Catalog) -> bytes:
+    entries = {
+        "cluster": catalog.cluster,
+        "epoch": catalog.epoch,
+        "group": catalog.group,
+        "metadata_plog": catalog.metadata_plog,
+    }
+    topics = ", ".join(published.encoded for published in catalog.topics)
+    body = f'{json.dumps(entries)[:-1]}, "topics": [{topics}], "version": {_VERSION}}}'
+    return f"{crc32c(body.encode()):08x}\n{body}\n".encode()
+
+
+def _decoded_catalog(data: bytes) -> Catalog:
+    crc, _, body = data.rstrip(b"\n").partition(b"\n")
+    if crc != f"{crc32c(body):08x}".encode():
+        raise Corrupt(f"{_CATALOG} is damaged: open the folder for writing once, which makes it anew")
+    entries = json.loads(body)
+    if not 1 <= (version := entries.pop("version")) <= _VERSION:
+        raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads versions 1 to {_VERSION}")
+    # Version 1 had none, and its ends neither: they are taken as they are.
+    entries.setdefault("epoch", 0)
+    topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in entries.pop("topics")]
+    return Catalog(topics=topics, **entries)

@@ -1,0 +1,161 @@
+"""What a folder's engine tells readers in other processes, and tells again where that failed."""
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+
+from cordwood.errors import CordwoodError, Corrupt
+from cordwood.log.native.coordinator import TopicRow
+from cordwood.log.native.env.disk import Disk
+from cordwood.log.native.stream.ack_gate import Durable
+
+from .published import (
+    METADATA_OWNER,
+    METADATA_SLOT,
+    Catalog,
+    Owner,
+    PublishedReader,
+    PublishedTopic,
+    PublishedWriter,
+)
+
+
+class Publisher:
+    """The topics with their slots, where logs begin and end, and the latest metadata plog.
+
+    The coordinator and the plogs have all of it already, so nobody's call fails because it could not be published:
+    `again` makes up for it. `topics` is replaced, never changed.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        cluster: str,
+        group: str,
+        epoch: int,
+        rows: list[TopicRow],
+        trimmed: Mapping[Owner, tuple[int, int]],
+        metadata_plog: str | None,
+    ) -> None:
+        self._reader = PublishedReader(disk)
+        self._before = _readable_catalog(self._reader)
+        self.writer = PublishedWriter(disk, epoch)
+        self._cluster = cluster
+        self._group = group
+        self._epoch = epoch
+        self.topics = _with_slots(rows, self._before)
+        self.metadata_plog = metadata_plog
+        # No slot is given out twice by one open: a log that is being deleted may still publish its last end.
+        self._free_slot = self._catalog().free_slot()
+        self._lock = threading.Lock()
+        self._catalog_due = False
+        self._metadata_lock = threading.Lock()
+        self._metadata_due: Durable | None = None
+        self._starts_due = self._trimmed_starts(trimmed)
+
+    def check_coordinator(self) -> None:
+        """`Corrupt` if it has lost what it held: a folder whose chains nobody knows would be swept empty."""
+        told = None if self._before is None else self._before.metadata_plog
+        if self.metadata_plog is None and told is not None:
+            raise Corrupt(
+                f"the coordinator knows of no plog, but readers were told of {told}: it has lost what it held;"
+                " restore the folder from a copy, or read it with read_only=True"
+            )
+
+    def end_before(self, slot: int, owner: Owner) -> Durable | None:
+        """The end that the writer before this one has published, if that is known."""
+        return None if self._before is None else self._reader.end(slot, owner, self._before)
+
+    def add(self, row: TopicRow) -> None:
+        self.topics = {**self.topics, row.name: PublishedTopic(row, self._free_slot)}
+        self._free_slot += row.partitions
+        self.put_catalog()
+
+    def remove(self, name: str) -> None:
+        self.topics = {other: topic for other, topic in self.topics.items() if other != name}
+        self.put_catalog()
+
+    def put_catalog(self) -> bool:
+        """False if that failed, and is due."""
+        with self._lock:
+            try:
+                self.writer.put_catalog(self._catalog())
+            except OSError:
+                self._catalog_due = True
+                return False
+            self._catalog_due = False
+            return True
+
+    def put_starts(self) -> None:
+        """Where the logs begin that were trimmed before this open, unless that is done."""
+        if not self._starts_due:
+            return
+        try:
+            self.writer.put_starts(self._starts_due)
+        except OSError:
+            return
+        self._starts_due = {}
+
+    def again(self) -> None:
+        """Whatever is due; to be called now and then."""
+        with self._metadata_lock:
+            self._put_metadata_end(self._metadata_due)
+        if self._catalog_due:
+            self.put_catalog()
+        self.put_starts()
+
+    def on_metadata_durable(self, durable: Durable) -> None:
+        with self._metadata_lock:
+            self._put_metadata_end(durable)
+
+    def _put_metadata_end(self, durable: Durable | None) -> None:
+        # Until that is done readers find less of the metadata; those without a writer search its tail.
+        self._metadata_due = durable
+        if durable is not None:
+            with suppress(OSError):
+                self.writer.put_end(METADATA_SLOT, METADATA_OWNER, durable)
+                self._metadata_due = None
+
+    def on_metadata_rollover(self, durable: Durable) -> bool:
+        """Tell of the new metadata plog; False if that failed, and the old one must stay for readers."""
+        self.metadata_plog = str(durable.plog)
+        self.on_metadata_durable(durable)
+        return self.put_catalog()
+
+    def close(self) -> None:
+        self.writer.close()
+        self._reader.close()
+
+    def _catalog(self) -> Catalog:
+        return Catalog(self._cluster, self._group, self.metadata_plog, self._epoch, list(self.topics.values()))
+
+    def _trimmed_starts(self, trimmed: Mapping[Owner, tuple[int, int]]) -> dict[tuple[int, Owner], int]:
+        """Where the trimmed logs begin, by slot (R7).
+
+        All are published anew by an open: one that is there may be in the page cache alone, since a crash, or in the
+        slot of another log, since the catalog was damaged.
+        """
+        slots = {published.topic.id: published.slot for published in self.topics.values()}
+        known = [(x, start) for x, (start, _) in trimmed.items() if x.topic_id in slots]
+        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
+
+
+def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:
+    """Topics keep the slots that they had: what was published there says where recovery may begin."""
+    known = {} if before is None else {published.topic.id: published.slot for published in before.topics}
+    free = max([METADATA_SLOT + 1, *(known[row.id] + row.partitions for row in rows if row.id in known)])
+    topics = {}
+    for row in rows:
+        if row.id not in known:
+            known[row.id] = free
+            free += row.partitions
+        topics[row.name] = PublishedTopic(row, known[row.id])
+    return topics
+
+
+def _readable_catalog(published: PublishedReader) -> Catalog | None:
+    try:
+        return published.catalog()
+    except CordwoodError:
+        # It is made anew now; without it recovery reads a little more.
+        return None

@@ -1,0 +1,195 @@
+"""Committing what was staged: decided by one transaction, and finished by whoever has the folder from then on (R28).
+
+Runs on its caller's thread and waits for the appends that it makes. It must have the folder to itself: an append of
+somebody else between the plan and its end would be taken for one of the plan's own.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+from cordwood.errors import CordwoodError, Corrupt, NotFound, Unavailable
+from cordwood.log.native.coordinator import Coordinator
+from cordwood.log.native.env.clock import Clock
+from cordwood.log.native.env.disk import Disk
+from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.folder.published import Owner
+from cordwood.log.native.folder.writer import FolderWriter
+from cordwood.log.native.folder.written_log import WrittenLog
+from cordwood.log.native.stream.append import Append
+from cordwood.records import StoredBatch
+
+from .file import StagedFile, staged_frames
+from .leftovers import Write, remove_staged, remove_unneeded
+from .plan import Plan, PlannedLog
+
+IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of staged records that are being appended at a time."""
+
+APPEND_SECONDS_MAX = 120.0
+"""How long one append of a commit may take: a disk that hangs must not hold the committing process for ever."""
+
+
+class StagedCommits:
+    """The commits of a folder, in the process that writes it."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, workers: Workers, coordinator: Coordinator, engine: FolderWriter
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._workers = workers
+        self._coordinator = coordinator
+        self._engine = engine
+
+    def finish_decided(self) -> None:
+        """Go on with a commit that a crash cut short; to be called before anybody can append.
+
+        `Corrupt` if what it needs is damaged or gone: nothing is lost in silence.
+        """
+        text = self._coordinator.plan()
+        if text is not None:
+            self._finish(Plan.decode(text))
+
+    def commit(self, write: Write, files: Sequence[StagedFile]) -> bool:
+        """Append the records of all files, in order, once; False, and nothing appended, if that was done before.
+
+        An error with the outcome "not_written" came before the decision, and the files are gone. With "unknown" the
+        commit is decided, or may be: then the next opening for writing finishes it.
+        """
+        if write.batch is not None:
+            last = self._coordinator.sink_batch(write.sink)
+            if last is not None and write.batch <= last:
+                remove_unneeded(self._disk, self._clock, write)
+                return False
+        try:
+            plan = self._make_plan(write, files)
+        except (CordwoodError, OSError) as error:
+            remove_unneeded(self._disk, self._clock, write)
+            if not isinstance(error, CordwoodError):
+                raise Unavailable(f"the commit was not begun: {error}", outcome="not_written") from error
+            error.outcome = "not_written"
+            raise
+        self._decide(plan)
+        self._finish(plan)
+        remove_unneeded(self._disk, self._clock, write)
+        return True
+
+    def _make_plan(self, write: Write, files: Sequence[StagedFile]) -> Plan:
+        """The plan, once every frame is found to be whole: what is decided can be done."""
+        counts: dict[Owner, int] = {}
+        for file in files:
+            for owner, batch in staged_frames(self._disk, file):
+                counts[owner] = counts.get(owner, 0) + len(batch)
+        logs = [
+            PlannedLog(*owner, start=_end(self._log(owner)), records=count) for owner, count in sorted(counts.items())
+        ]
+        return Plan(write.sink, write.batch, tuple(files), tuple(logs))
+
+    def _decide(self, plan: Plan) -> None:
+        try:
+            self._coordinator.decide(plan.encode())
+        except CordwoodError as error:
+            error.outcome = "unknown"
+            raise
+
+    def _finish(self, plan: Plan) -> None:
+        try:
+            self._append(plan)
+            # While the plan is there and all is appended, nobody needs the files: a crash here leaves none behind.
+            remove_staged(self._disk, [file.name for file in plan.files])
+            self._coordinator.finish(plan.sink, plan.batch)
+        except (CordwoodError, OSError) as error:
+            unfinished = Corrupt if isinstance(error, Corrupt) else Unavailable
+            raise unfinished(
+                f"a commit of {plan.records} records was decided, and cannot be finished now: {error};"
+                " it goes on when it can, or with the next opening for writing: do not write them again",
+                outcome="unknown",
+            ) from error
+
+    def _append(self, plan: Plan) -> None:
+        # A topic that was deleted since takes its part along.
+        names = {topic.id: topic.name for topic in self._engine.topics()}
+        planned = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in names}
+        logs = {owner: self._engine.log(names[owner.topic_id], owner.partition) for owner in planned}
+        there = {owner: _end(log) - planned[owner].start for owner, log in logs.items()}
+        for owner, log in logs.items():
+            if not 0 <= there[owner] <= planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)}, which does not fit the plan: {planned[owner]}")
+        if all(there[owner] == planned[owner].records for owner in logs):
+            return
+        flight = _Flight(self._workers)
+        for owner, place, batch in self._places(plan.files):
+            if owner not in logs or place + len(batch) <= there[owner]:
+                continue
+            if place < there[owner]:
+                raise Corrupt(f"{logs[owner].name} ends within a frame of the commit")
+            deadline = self._clock.monotonic() + APPEND_SECONDS_MAX
+            flight.append(logs[owner], batch, planned[owner].start + place, deadline)
+        flight.land()
+        for owner, log in logs.items():
+            if _end(log) != planned[owner].start + planned[owner].records:
+                raise Corrupt(f"{log.name} ends at {_end(log)} after the commit, against its plan: {planned[owner]}")
+
+    def _places(self, files: Iterable[StagedFile]) -> Iterator[tuple[Owner, int, StoredBatch]]:
+        """Every batch, with the number of records that its log gets before it."""
+        counts: dict[Owner, int] = {}
+        for file in files:
+            for owner, batch in staged_frames(self._disk, file):
+                place = counts.get(owner, 0)
+                counts[owner] = place + len(batch)
+                yield owner, place, batch
+
+    def _log(self, owner: Owner) -> WrittenLog:
+        for topic in self._engine.topics():
+            if topic.id == owner.topic_id:
+                return self._engine.log(topic.name, owner.partition)
+        raise NotFound(f"the topic with the id {owner.topic_id} was deleted since the records were staged")
+
+
+class _Flight:
+    """Appends under way, at most so many bytes of them; the first error ends it."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._told = threading.Event()
+        self._bytes = 0
+        self._error: CordwoodError | None = None
+
+    def cancelled(self) -> bool:
+        return False
+
+    def append(self, log: WrittenLog, batch: StoredBatch, expected: int, deadline: float) -> None:
+        self._wait_until(IN_FLIGHT_BYTES_MAX - batch.weight)
+        append = Append(batch, len(batch), self, self._on_landed, deadline, expected)
+        with self._lock:
+            self._bytes += append.weight
+        submitted = log.submit(append)
+        assert submitted, "a queue that only this commit uses is never full"
+
+    def land(self) -> None:
+        """Wait for all of them."""
+        self._wait_until(0)
+
+    def _on_landed(self, appends: list[Append]) -> None:
+        with self._lock:
+            for append in appends:
+                self._bytes -= append.weight
+                self._error = self._error or append.error
+        self._told.set()
+
+    def _wait_until(self, bytes_max: int) -> None:
+        while True:
+            self._told.clear()
+            with self._lock:
+                # What is still under way lands at the offset that it must have, or not at all: whoever goes on with
+                # the plan finds it, or is refused by its log and tries again.
+                if self._error is not None:
+                    raise self._error
+                if self._bytes <= max(0, bytes_max):
+                    return
+            self._workers.wait(self._told)
+
+
+def _end(log: WrittenLog) -> int:
+    return log.extent().durable.next_offset

@@ -1,0 +1,67 @@
+"""When an append may be acked: pure bookkeeping, no disk.
+
+An append is acked when it is synced *and* every rollover of plogs up to its own is recorded. Syncs come in offset order;
+recordings come whenever the metadata stream is done. Acks leave in offset order, whatever completes first (R8).
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from cordwood.log.native.chain.chain import Chain
+from cordwood.log.native.plog import PlogId
+
+from .append import Append
+
+
+class Durable(NamedTuple):
+    """How far everybody may read: up to byte `end` of `plog`, where the offset `next_offset` follows."""
+
+    plog: PlogId | None
+    end: int
+    next_offset: int
+    max_timestamp: int = -1
+    """The highest timestamp in that plog so far."""
+
+
+def durable_of(chain: Chain, next_offset: int) -> Durable:
+    """What an open finds: all of the chain, whose last plog is sealed."""
+    last = chain.last
+    if last is None:
+        return Durable(None, 0, next_offset)
+    return Durable(last.id, last.end or 0, next_offset, last.max_timestamp)
+
+
+class Synced(NamedTuple):
+    """Appends that one sync made durable, in the plog that rollover number `rollover` brought."""
+
+    rollover: int
+    durable: Durable
+    appends: list[Append]
+
+
+class AckGate:
+    """Holds what is synced until the rollover that it stands behind is recorded."""
+
+    def __init__(self) -> None:
+        self._held: deque[Synced] = deque()
+        self._recorded = 0
+
+    def hold(self, group: Synced) -> list[Synced]:
+        """Returns what may be acked now, in order."""
+        self._held.append(group)
+        return self._release()
+
+    def open_through(self, rollover: int) -> list[Synced]:
+        """Switches are recorded in order: number n stands for all before it."""
+        self._recorded = max(self._recorded, rollover)
+        return self._release()
+
+    def waiting(self) -> list[Append]:
+        """May be called at any time, beside the other two."""
+        return [append for group in tuple(self._held) for append in group.appends]
+
+    def _release(self) -> list[Synced]:
+        released = []
+        while self._held and self._held[0].rollover <= self._recorded:
+            released.append(self._held.popleft())
+        return released

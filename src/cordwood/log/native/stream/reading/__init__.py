@@ -1,0 +1,1 @@
+"""Reading a stream: frames out of plogs, in the order of the log."""

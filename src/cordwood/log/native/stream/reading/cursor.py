@@ -1,0 +1,221 @@
+"""Reading a log across its plogs."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from cordwood.errors import Corrupt, NotFound, Trimmed
+from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.plog import PlogId, PlogStore
+from cordwood.log.native.stream.ack_gate import Durable
+from cordwood.records import StoredBatch
+
+from .blocks import Frames, PlogCursor, open_cursor
+
+
+class Extent(NamedTuple):
+    """What of a log may be read at one moment: from `start` on, up to `durable`, in the plogs of `chain`."""
+
+    start: int
+    durable: Durable
+    chain: Chain
+
+    def end_of(self, link: Link) -> int:
+        """Up to which byte this plog may be read."""
+        if link.id == self.durable.plog:
+            return self.durable.end
+        return link.end or 0
+
+
+class Source(Protocol):
+    """A log to read from: in the writing process, or beside it."""
+
+    name: str
+    plogs: PlogStore
+
+    def extent(self, beyond: int | None = None) -> Extent:
+        """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
+
+
+class Step(NamedTuple):
+    """What one read of the disk brought: the offsets from `start` to below `stop`, still to be checked and decoded."""
+
+    frames: Frames
+    start: int
+    stop: int
+    begin_next: Callable[[], None] | None
+    """Where it is the first of its plog: asks the disk for the plog that follows, to be there when this one ends."""
+
+    def decode(self) -> tuple[list[StoredBatch], Corrupt | None]:
+        """Its batches, CRCs checked, up to the first that is damaged; and what is wrong with that one.
+
+        May run on any thread, beside the next read.
+        """
+        if self.begin_next is not None:
+            # Here, since nobody waits for it, while the next read waits for the one that brought this step.
+            self.begin_next()
+        batches, damage = self.frames.decode()
+        if not batches:
+            return batches, damage
+        first = batches[0].offsets[0]
+        if first < self.start:
+            batches[0] = batches[0][self.start - first :]
+        if batches[-1].offsets[-1] >= self.stop:
+            batches[-1] = batches[-1][: self.stop - batches[-1].offsets[0]]
+        return batches, damage
+
+
+class LogCursor:
+    """Reads forward from `offset`. Holds one file open while there is something to read."""
+
+    def __init__(self, source: Source, offset: int) -> None:
+        self.offset = offset
+        self._source = source
+        self._plog: PlogCursor | None = None
+        self._link: Link | None = None
+        self._rested_at: tuple[PlogId, int] | None = None
+        self._begin_next: Callable[[], None] | None = None
+
+    def read(self, stop: int | None) -> list[StoredBatch]:
+        """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
+
+        `Trimmed` if the next offset is no longer kept; `Corrupt` where it is damaged, once all before it is read.
+        """
+        step = self.fetch(stop)
+        if step is None:
+            return []
+        batches, damage = step.decode()
+        if damage is not None:
+            # Whoever goes on begins at its frame.
+            self.close()
+            self.offset = batches[-1].offsets[-1] + 1 if batches else step.start
+            if not batches:
+                raise damage
+        return batches
+
+    def fetch(self, stop: int | None) -> Step | None:
+        """As `read`, but leaves checking and decoding to the caller; None at the end."""
+        view = self._source.extent(self.offset)
+        self._check_kept(view)
+        limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
+        if self.offset >= limit:
+            if self._plog is not None:
+                self._rested_at = self._plog.id, self._plog.position
+            self.close()
+            return None
+        try:
+            plog, end = self._at_offset(view)
+            frames = plog.read(end)
+        except NotFound as error:
+            self._check_kept(self._source.extent())
+            raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}") from error
+        except (Corrupt, OSError):
+            # The plog may have been read beyond the offset: whoever tries again begins at its frame.
+            self.close()
+            raise
+        if not frames.first_offset <= self.offset < frames.next_offset:
+            self.close()
+            raise Corrupt(
+                f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
+                f" {frames.next_offset - 1} stand there, not {self.offset}"
+            )
+        return self._step(frames, limit)
+
+    def close(self) -> None:
+        if self._plog is not None:
+            self._plog.close()
+            self._plog = self._link = None
+
+    def _step(self, frames: Frames, limit: int) -> Step:
+        if frames.next_offset > limit:
+            # The plog was read beyond what is asked for.
+            self.close()
+            frames = frames.below(limit)
+        step = Step(frames, self.offset, min(frames.next_offset, limit), self._begin_next)
+        self.offset = step.stop
+        self._begin_next = None
+        return step
+
+    def _check_kept(self, view: Extent) -> None:
+        if self.offset < view.start:
+            self.close()
+            raise Trimmed(
+                f"{self._source.name}: offset {self.offset} is no longer kept; the first kept one is {view.start}",
+                start=view.start,
+            )
+
+    def _at_offset(self, view: Extent) -> tuple[PlogCursor, int]:
+        """The open plog that holds the next offset, at its frame, and the byte up to which it may be read."""
+        place = view.chain.index_of(self.offset)
+        link = view.chain.links[place]
+        end = view.end_of(link)
+        if self._plog is None or self._link is None or self._link.id != link.id:
+            self.close()
+            # Who follows goes on where the log ended: a walk to that place for each growth takes longer each time.
+            rested_at, self._rested_at = self._rested_at, None
+            position = rested_at[1] if rested_at is not None and rested_at[0] == link.id else 0
+            self._plog, self._link = open_cursor(self._source.plogs, link.id, position), link
+            if self.offset > link.first_offset and not position:
+                self._plog.skip_to(self.offset, link.first_offset, end)
+            # Plogs are read concurrently: the disk is at the next one while this one is worked on.
+            following = view.chain.links[place + 1 : place + 2]
+            self._begin_next = partial(self._source.plogs.begin_read, following[0].id) if following else None
+        return self._plog, end
+
+
+def offset_at(source: Source, timestamp: int) -> int:
+    """The first offset whose record has at least this timestamp, by what links and frames say of themselves."""
+    view = source.extent()
+    while True:
+        try:
+            return _offset_at(source, view, timestamp)
+        except NotFound as error:
+            # Trimmed meanwhile: then the log begins later now.
+            start, view = view.start, source.extent()
+            if view.start <= start:
+                raise Corrupt(f"{source.name}: all from offset {start} on should be kept, but {error}") from error
+
+
+def _offset_at(source: Source, view: Extent, timestamp: int) -> int:
+    if view.start >= view.durable.next_offset:
+        # All of it is trimmed, the open plog too.
+        return view.durable.next_offset
+    for link in view.chain:
+        if link.end is not None and link.next_offset <= view.start:
+            # Trimmed: its file may be gone already.
+            continue
+        newest = view.durable.max_timestamp if link.id == view.durable.plog else link.max_timestamp
+        if newest < timestamp:
+            continue
+        found = _offset_in(source, view, link, timestamp)
+        if found is not None:
+            return found
+        if link.id == view.durable.plog:
+            break
+    return view.durable.next_offset
+
+
+def _offset_in(source: Source, view: Extent, link: Link, timestamp: int) -> int | None:
+    """The first such offset in one plog: frame headers lead to the frame, only that one is read."""
+    end = view.end_of(link)
+    cursor = open_cursor(source.plogs, link.id)
+    try:
+        first_offset: int | None = link.first_offset
+        while first_offset is not None:
+            first_offset = cursor.skip(
+                first_offset,
+                end,
+                lambda header: header.timestamp_max >= timestamp and header.next_offset > view.start,
+                wanted_from=view.start,
+            )
+            if first_offset is None:
+                return None
+            batch = cursor.read_one(end)
+            for offset, stamp in zip(batch.offsets, batch.timestamps, strict=True):
+                if stamp >= timestamp and offset >= view.start:
+                    return offset
+            # Its newest record is one that was trimmed.
+            first_offset = batch.offsets[-1] + 1
+        return None
+    finally:
+        cursor.close()

@@ -1,0 +1,139 @@
+"""What batches and streams share: looking at the topics, resolving where to begin, reading a task, and data loss."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, Trimmed, Unavailable
+from cordwood.records import StoredBatch
+
+from .engines import open_logs
+from .logs import Bounds, LogName, Logs, Task, Topic
+from .options import EARLIEST, LATEST, Offsets, ReadOptions
+from .rows import Rows
+
+GO_ON = "with failOnDataLoss=false what is there is read"
+
+_logger = logging.getLogger("cordwood")
+_TRIES = 5
+
+
+class Losses:
+    """What becomes of records that were asked for and are not there: an error, or a warning."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._fail = options.fail_on_data_loss
+
+    def report(self, error: CordwoodError) -> None:
+        """Raises it, or warns, and then the caller goes on with what is there."""
+        if self._fail:
+            raise error
+        _logger.warning("left out: %s", error)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Topics, by name, and the bounds of their logs, as they are at one moment."""
+
+    topics: Mapping[str, Topic]
+    bounds: Mapping[LogName, Bounds]
+
+
+def look(logs: Logs, wanted: Callable[[str], object]) -> Look:
+    """The topics whose name is wanted, as they are now."""
+    for _ in range(_TRIES):
+        topics = logs.topics(wanted)
+        # Not there: deleted in between.
+        with suppress(NotFound):
+            return Look({topic.name: topic for topic in topics}, logs.bounds(topics))
+    raise Unavailable("topics are deleted while they are looked at, again and again: try again")
+
+
+def selection(options: ReadOptions) -> Callable[[str], object]:
+    """Which names of topics the options mean."""
+    return frozenset(options.topics).__contains__ if options.pattern is None else re.compile(options.pattern).fullmatch
+
+
+def check_all_there(options: ReadOptions, now: Look) -> None:
+    """`NotFound` if a topic was asked for by its name, and is not there."""
+    for name in options.topics:
+        if name not in now.topics:
+            raise NotFound(f"topic {name!r} does not exist in {options.url}")
+
+
+def resolved(name: str, offsets: Offsets, now: Look) -> dict[LogName, int]:
+    """An option's offset for every log; as with Kafka's source it must name each one that is read, and no other."""
+    if offsets.by_log is None:
+        number = offsets.everywhere
+        given = {log: number for log in now.bounds if number is not None}
+    else:
+        given = {
+            LogName(topic, partition): number
+            for topic, of in offsets.by_log.items()
+            for partition, number in of.items()
+        }
+    for wrong, what in (
+        (now.bounds.keys() - given, "says nothing of"),
+        (given.keys() - now.bounds, "names what is not read:"),
+    ):
+        if wrong:
+            raise InvalidInput(
+                f"option {name!r} {what} {', '.join(map(str, sorted(wrong)))};"
+                " it needs an offset for every partition of the topics"
+            )
+    return {log: {EARLIEST: kept, LATEST: end}.get(given[log], given[log]) for log, (kept, end) in now.bounds.items()}
+
+
+def starts(options: ReadOptions, logs: Logs, now: Look) -> dict[LogName, int]:
+    """Where a read begins, by `startingTimestamp` or `startingOffsets`; records that are not kept may be among it."""
+    if options.start_ms is None:
+        assert options.start is not None
+        return resolved("startingOffsets", options.start, now)
+    found = logs.offsets_at(list(now.topics.values()), options.start_ms)
+    return {log: min(found[log], end) for log, (_, end) in now.bounds.items()}
+
+
+def kept_range(log: LogName, start: int, stop: int, bounds: Bounds, losses: Losses) -> Bounds:
+    """The part of a range that is there; what is missing on either side is a loss."""
+    if start < min(bounds.start, stop):
+        text = f"{log}: offset {start} is no longer kept; the first kept one is {bounds.start}"
+        losses.report(Trimmed(f"{text}; {GO_ON}", start=bounds.start))
+        start = bounds.start
+    if max(start, stop) > bounds.stop:
+        losses.report(InvalidInput(f"{log}: offset {max(start, stop)} is beyond the end, {bounds.stop}; {GO_ON}"))
+        stop = min(stop, bounds.stop)
+    return Bounds(min(start, stop), stop)
+
+
+def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, as Arrow batches; runs in a worker."""
+    task = partition.value
+    if task is None:
+        # What Spark makes of a read without any task.
+        return
+    with open_logs(options.url) as logs:
+        yield from Rows(task.topic, task.partition, options.include_headers).batches(
+            _kept_frames(logs, task, Losses(options))
+        )
+
+
+def _kept_frames(logs: Logs, task: Task, losses: Losses) -> Iterator[tuple[StoredBatch, int]]:
+    while task.start < task.stop:
+        try:
+            for frame, time_type in logs.frames(task):
+                yield frame, time_type
+                task = replace(task, start=frame.offsets[-1] + 1)
+            return
+        except Trimmed as error:
+            losses.report(Trimmed(f"{error}: trimmed since this was planned; {GO_ON}", start=error.start))
+            task = replace(task, start=error.start)
+        except NotFound as error:
+            # Noticed at the end, nobody knows how much of what was read is another topic's.
+            which = f"offsets {task.start} to" if task.start < task.stop else "some of the offsets up to"
+            losses.report(NotFound(f"{task.log}: {which} {task.stop - 1} are gone: {error}; {GO_ON}"))
+            return

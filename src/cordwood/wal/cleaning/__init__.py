@@ -1,0 +1,1 @@
+"""Cleaning a region: snapshot, decide, make the snapshot durable, trim."""

@@ -1,0 +1,73 @@
+"""A data log as far as it was applied, whatever its records look like: what everything that reads a region needs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+
+from cordwood.errors import Corrupt
+from cordwood.log import Log
+from cordwood.records import BinaryColumn, Buffer, StoredBatch
+from cordwood.wal.formats.cordwood.data_record import DataRecord, Writes
+from cordwood.wal.names import ID_MAX
+from cordwood.wal.state.state import RegionState
+
+
+class AppliedLog(ABC):
+    """One data log, and the state that follows from it."""
+
+    table_max: int = ID_MAX
+    """The largest id of a table that its records can have."""
+
+    def __init__(self, log: Log, region: int) -> None:
+        self.log = log
+        self.region = region
+        self.state = RegionState()
+        self.start = 0
+        """Where the log began when it was opened."""
+        self.growth: Callable[[], None] = lambda: None
+        """Called when the state has grown."""
+        self.broken: Corrupt | None = None
+        """Why its owner appends nothing more: a log is not what was read of it, so readers may come to another state,
+        in which nothing of this owner counts. An opening that reads it anew knows."""
+
+    @property
+    def end(self) -> int | None:
+        """Where a read that begins now ends; None: where the log does."""
+        return None
+
+    @abstractmethod
+    def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
+        """The records of a batch of this log, with their offsets; their payloads are views of the batch."""
+
+    def writes(self, batch: StoredBatch) -> Writes | None:
+        """The same as columns, where all of them are sound writes and that is cheap to see."""
+        return None
+
+    def grew(self, records: int, size: int) -> None:
+        """After so many records of so many bytes were applied to the state."""
+        self.state.grew(records, size)
+        self.growth()
+
+
+def values_of(batch: StoredBatch) -> Iterator[Buffer]:
+    """The values of a batch, each a view of it, without making a column of rows or rows of a column."""
+    values = batch.rows()[0]
+    if isinstance(values, BinaryColumn):
+        _, offsets, data = values.buffers()
+        bounds = offsets[values.start : values.start + len(values) + 1].tolist()
+        return map(data.__getitem__, map(slice, bounds, bounds[1:]))
+    return (value or b"" for value in values)  # a null, which nobody of ours writes, is no record: decoding says so
+
+
+def keys_of(batch: StoredBatch) -> Iterable[bytes]:
+    """The keys of a batch; where a record has none, an empty one."""
+    keys = batch.rows()[1]
+    return repeat(b"", len(batch)) if keys is None else (key or b"" for key in keys)
+
+
+def size_of(batch: StoredBatch) -> int:
+    """The bytes of its values."""
+    values = batch.rows()[0]
+    return values.data_bytes if isinstance(values, BinaryColumn) else sum(map(len, filter(None, values)))

@@ -1,0 +1,1 @@
+"""The format `cordwood`: one record per write, owner records, marks and snapshots."""

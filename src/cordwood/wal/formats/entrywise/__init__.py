@@ -1,0 +1,1 @@
+"""Formats with one record per entry and no owner records: `rfc` and `horaedb`."""

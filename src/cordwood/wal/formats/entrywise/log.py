@@ -1,0 +1,207 @@
+"""Reading regions of codecs that write one record a log, and no owners.
+
+Without owner records nothing tells a record that was acked from one whose append failed, so all of them count. If a
+number of a table is there twice, its writer has used it again after a failure: the later record counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from cordwood.errors import NotFound, Trimmed, Unavailable
+from cordwood.log import Log
+from cordwood.records import Buffer, StoredBatch
+from cordwood.wal.formats.applied_log import AppliedLog, keys_of, size_of, values_of
+from cordwood.wal.formats.cordwood.data_record import NOBODY, DataRecord
+from cordwood.wal.formats.entrywise.codec import EntryKey, Known, PlainCodec, new_log_record
+from cordwood.wal.formats.interface import OpenRegion, RegionLogs
+from cordwood.wal.state.fence import Unfenced
+from cordwood.wal.state.state import RegionState
+
+ATTEMPTS_MAX: Final = 20
+"""Each one more means that somebody has trimmed one of the logs in the meantime."""
+
+_LOGGER = logging.getLogger("cordwood")
+
+Seen: TypeAlias = Callable[[int, EntryKey, Buffer], None]
+
+
+class EntrywiseLog(AppliedLog):
+    """One data log of such a codec, and the state that follows from it."""
+
+    def __init__(self, log: Log, region: int, codec: PlainCodec) -> None:
+        super().__init__(log, region)
+        self.table_max = codec.table_max
+        self.later: dict[tuple[int, int], int] = {}
+        """Of logs whose number did not follow: what has the same number before this offset does not count."""
+        self._codec = codec
+
+    def begin(self, offset: int) -> None:
+        """Nothing is applied, and reading begins there."""
+        self.later.clear()
+        self.state = RegionState(offset, Unfenced(offset))
+
+    @property
+    def end(self) -> int:
+        """What comes later may have a number again, so that only what was applied can be given out."""
+        return self.state.next_offset
+
+    def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
+        region, name, codec, later = self.region, self.log.name, self._codec, self.later
+        for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
+            table, sequence, _ = codec.decode_key(key, region, name, offset)
+            if later and later.get((table, sequence), offset) > offset:
+                continue
+            yield offset, new_log_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
+
+    async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
+        """Apply what is not applied yet, up to `stop` or to the end as of now."""
+        region, name, codec = self.region, self.log.name, self._codec
+        async with self.log.read(self.state.next_offset, stop) as reader:
+            async for batch in reader:
+                for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
+                    found = codec.decode_key(key, region, name, offset)
+                    if seen is not None:
+                        seen(offset, found, value)
+                    self.apply(offset, found)
+                self.grew(len(batch), size_of(batch))
+                await asyncio.sleep(0)
+        if stop is not None and self.state.next_offset < stop:
+            raise Unavailable(f"{name} can be read up to {self.state.next_offset}, though {stop - 1} was appended")
+
+    def apply(self, offset: int, key: EntryKey) -> None:
+        """Take in the next record."""
+        table, sequence, is_start = key
+        state = self.state
+        state.next_offset = offset + 1
+        state.last_counted = offset
+        if is_start and sequence > 1:
+            state.mark(table, sequence - 1)  # R17: also where the mark itself was lost
+        known = state.table_of(table)
+        known.high_watermark = offset + 1
+        if known.deleted_through < sequence < known.next_sequence:
+            self.later[table, sequence] = offset
+        else:
+            known.grow(sequence, sequence + 1, offset)
+
+
+class EntrywiseMeta:
+    """One meta log of such a codec, and what its records come to."""
+
+    snapshot_offset = 0  # an open reads the data log
+
+    def __init__(
+        self, log: Log, region: int, codec: PlainCodec, begins_whole: Callable[[StoredBatch], bool] = lambda batch: True
+    ) -> None:
+        """`begins_whole`: whether nothing is missing before the first batch of a log that was trimmed."""
+        self.log = log
+        self.codec = codec
+        self.known: dict[int, Known] = {}
+        self.start = self.end = 0
+        self._region = region
+        self._begins_whole = begins_whole
+
+    async def read(self) -> None:
+        """All of it, to the end as of now. That it is empty, or was emptied, is no error: the data log is there."""
+        self.known = {}
+        try:
+            self.start, self.end = await self.log.bounds()
+        except NotFound:
+            self.start = self.end = 0
+        if self.start == self.end > 0:
+            _LOGGER.warning(
+                "%s was emptied: tables are made from the data log, deleted logs may come back", self.log.name
+            )
+        if self.start == self.end:
+            return
+        async with self.log.read(self.start, self.end) as reader:
+            async for batch in reader:
+                for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
+                    for known in self.codec.decode_meta(key, value, self._region, self.log.name, offset):
+                        self._fold(known)
+                # Only now: a log whose records are those of another codec was not cut.
+                if batch.offsets[0] == self.start > 0 and not self._begins_whole(batch):
+                    _LOGGER.warning(
+                        "%s was cut before offset %d: deleted logs may come back, and numbers of tables without logs",
+                        self.log.name,
+                        self.start,
+                    )
+                await asyncio.sleep(0)
+
+    def _fold(self, new: Known) -> None:
+        old = self.known.get(new.table, new)
+        self.known[new.table] = Known(
+            new.table,
+            max(old.next_sequence, new.next_sequence),
+            max(old.deleted_through, new.deleted_through),
+            max(old.high_watermark, new.high_watermark),
+            new.oldest,
+        )
+
+
+async def restore_entrywise(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int, range]:
+    """Give the data log its state, applied to the end as of now; what is lost, by table. Nothing is appended."""
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            await meta.read()
+            seen = meta.end
+            lost = await _restore_once(data, meta)
+            if lost:
+                await meta.read()
+            if not lost or meta.end == seen:
+                return _warn_of_loss(lost, data)
+        except Trimmed:
+            continue  # its owner has trimmed it, after it had said so in the meta log
+    raise Unavailable(f"{data.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: open the region again")
+
+
+async def _restore_once(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int, range]:
+    data.start, _ = await data.log.bounds()
+    oldest = min((known.oldest for known in meta.known.values() if known.oldest is not None), default=data.start)
+    data.begin(max(oldest, data.start))
+    state = data.state
+    for known in meta.known.values():
+        if known.deleted_through:
+            state.mark(known.table, known.deleted_through)
+    await data.catch_up()
+    lost = {}
+    for known in meta.known.values():
+        table = state.table_of(known.table)
+        if known.oldest is not None and known.oldest < data.start:
+            first = table.mapping[0][0] if table.mapping else known.next_sequence
+            if known.deleted_through + 1 < first:
+                lost[known.table] = range(known.deleted_through + 1, first)
+        table.next_sequence = max(table.next_sequence, known.next_sequence)
+        table.high_watermark = max(table.high_watermark, known.high_watermark)
+    return lost
+
+
+def _warn_of_loss(lost: dict[int, range], data: EntrywiseLog) -> dict[int, range]:
+    if lost:
+        _LOGGER.warning(
+            "%s was cut before offset %d, and logs of %d tables are lost", data.log.name, data.start, len(lost)
+        )
+    return lost
+
+
+class ReadingFormat:
+    """Regions that others write, in the records of a codec."""
+
+    only_reads = True
+
+    def __init__(self, codec: PlainCodec) -> None:
+        self._codec = codec
+        self.table_max = codec.table_max
+
+    async def read(self, logs: RegionLogs) -> OpenRegion:
+        data, meta = self._logs(logs)
+        return OpenRegion(data, meta, await restore_entrywise(data, meta))
+
+    async def own(self, logs: RegionLogs) -> OpenRegion:
+        raise NotImplementedError("a codec that only reads")
+
+    def _logs(self, logs: RegionLogs) -> tuple[EntrywiseLog, EntrywiseMeta]:
+        return EntrywiseLog(logs.data, logs.region, self._codec), EntrywiseMeta(logs.meta, logs.region, self._codec)

@@ -1,0 +1,1 @@
+"""The format `rfc`: the records of the proposal, read and written."""

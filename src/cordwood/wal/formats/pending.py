@@ -1,0 +1,141 @@
+"""Writes under way, whatever their records look like: numbers, bounds, and callers that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from copy import copy
+from typing import Final
+
+from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Trimmed, Unavailable
+from cordwood.wal.formats.applied_log import AppliedLog
+from cordwood.wal.formats.interface import WriteUnderWay
+
+PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Writes that are not acked yet; more wait in their callers. Less than the queue of a log takes: an append that waited
+there might be overtaken."""
+
+
+class PendingWrites:
+    """What every writer of a region has."""
+
+    def __init__(self, data: AppliedLog, timeout: float) -> None:
+        self.fenced: Fenced | None = None
+        self.closed = False
+        self._data = data
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout
+        self._next: dict[int, int] = {}
+        self._pending_bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._line: deque[asyncio.Future[None]] = deque()
+
+    def check(self) -> None:
+        """Raise what every write would."""
+        if self.fenced is not None:
+            raise with_outcome(self.fenced, "not_written")
+        where = f"region {self._data.region} in {self._data.log.name}"
+        if self.closed:
+            raise Unavailable(f"{where} is closed: open it again", outcome="not_written")
+        if asyncio.get_running_loop() is not self._loop:
+            raise Unavailable(
+                f"{where} was opened in another event loop: write there, or use cordwood.sync", outcome="not_written"
+            )
+
+    @property
+    def full(self) -> bool:
+        """Whether a write has to wait for room: also where there is some, and others wait for it already."""
+        return self._pending_bytes >= PENDING_BYTES_MAX or bool(self._line)
+
+    async def room(self, timeout: float | None) -> None:
+        """Back-pressure: until there is room for one more write, in the order of the calls.
+
+        The caller puts its write before it awaits anything else: whoever is next comes right behind it.
+        """
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._line.append(turn)
+        self._call_next()
+        try:
+            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+                await turn
+                while self._pending_bytes >= PENDING_BYTES_MAX:
+                    await self._progress()
+        except TimeoutError as error:
+            raise Timeout(
+                f"region {self._data.region}: {self._pending_bytes} bytes of writes were on their way until the time "
+                "ran out: write again, with more time",
+                outcome="not_written",
+            ) from error
+        finally:
+            self._line.remove(turn)
+            self._call_next()
+        self.check()
+
+    def has_given(self, table: int) -> bool:
+        """Whether a write of the table, in this opening, has got a number."""
+        return table in self._next
+
+    def last_given(self, table: int) -> int:
+        """The last sequence number that a write of the table has, also of one that is under way."""
+        return (self._next.get(table) or self._data.state.next_sequence(table)) - 1
+
+    def _answer(self, write: WriteUnderWay, size: int, error: CordwoodError | None) -> None:
+        """Tell its caller."""
+        self._pending_bytes -= size
+        if not write.future.done():  # else its caller was cancelled, or its time was over
+            if error is None:
+                write.future.set_result(range(write.first, write.first + write.count))
+            else:
+                write.future.set_exception(error)
+        self._wake()
+
+    def _call_next(self) -> None:
+        """Only the first in the line looks for room: to wake all of them for each write would cost more than it."""
+        if self._line and not self._line[0].done():
+            self._line[0].set_result(None)
+
+    async def _progress(self) -> None:
+        """Until something is decided."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _why_not_found(self, error: BaseException) -> CordwoodError:
+        """Why it could not be found out what became of an append."""
+        where = f"region {self._data.region} in {self._data.log.name}"
+        found: CordwoodError
+        if isinstance(error, Trimmed):
+            # An owner trims only what it has seen. What was trimmed may have held writes of this one that count.
+            found = Fenced(
+                f"{where} was trimmed before {error.start} by another owner, beyond what this one has seen: open it"
+                " again to take it back",
+                outcome="unknown",
+            )
+        elif isinstance(error, CordwoodError):
+            return error
+        elif isinstance(error, TimeoutError):
+            found = Timeout(f"{where}: finding out what of a failed append is in the log took too long")
+        else:
+            found = Unavailable(f"{where}: finding out what of a failed append is in the log failed: {error!r}")
+        found.__cause__ = error
+        return found
+
+
+def why_broken_off(task: asyncio.Task[None]) -> BaseException | None:
+    """What ended a task that is done before it was at its end: whoever cancels all tasks of a loop cancels it, too."""
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+def with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
+    """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
+    own = copy(error)
+    own.__cause__ = error.__cause__ or error
+    own.outcome = outcome
+    return own

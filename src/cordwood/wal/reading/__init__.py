@@ -1,0 +1,1 @@
+"""Reading a region: replay, single tables, recovery."""

@@ -1,0 +1,86 @@
+"""Which records of a data log count: the same pure decision for the owner, for every reader, and after every crash.
+
+An owner's id is the offset of its owner record. The log's order is the referee, so no transaction is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+
+
+@dataclass(slots=True)
+class Fence:
+    """Fed with all records of a data log in their order, from `start` on.
+
+    Of a log that was cut by force, owners whose records are gone are believed, the highest one: that is as much as
+    the rest of the log tells.
+    """
+
+    ordered: ClassVar[bool] = True
+    """Whether the numbers of a table only grow in what counts."""
+
+    start: int = 0
+    owner: int = NOBODY
+    """The id of the last owner."""
+    running_count: int = 0
+    """How many logs were given numbers in this region: more than any table's last sequence number."""
+    session: int = 0
+    """The opening that the last owner belongs to, and who that is; unknown where its record is gone."""
+    who: str = "somebody"
+
+    def takes_owner(self, offset: int, record: OwnerRecord) -> bool:
+        """Whether this owner record counts; if it does, what earlier owners write behind it does not."""
+        # R11: who renews may have been fenced without knowing. It must not take the region back by that.
+        if record.renews not in (NOBODY, self.owner) and not self._believed(record.renews):
+            return False
+        self.owner = offset
+        self.session = record.session
+        self.who = record.who
+        # R15: numbers that were given out and never written are not given out again.
+        self.running_count = max(self.running_count, record.running_count)
+        return True
+
+    def takes_write(self, owner: int, running_count: int, count: int) -> bool:
+        """Whether a write counts that carries these numbers."""
+        if owner != self.owner:
+            if not self._believed(owner):
+                return False  # R10: of an owner that was fenced, though it may not have known
+            self.owner = owner
+            self.session = 0
+            self.running_count = max(self.running_count, running_count)
+        if running_count != self.running_count:
+            return False  # R11: it comes twice, or something before it is missing, and will be written again
+        self.running_count += count
+        return True
+
+    def takes_writes(self, owners: Sequence[int], running_count: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether these are writes of the last owner that all count; if not, they are to be asked about one by one."""
+        *before, after = accumulate(counts, initial=self.running_count)
+        if set(owners) != {self.owner} or before != [*running_count]:
+            return False
+        self.running_count = after
+        return True
+
+    def at(self, offset: int) -> Fence:
+        """One for reading from there on, where a write is that counts: its owner is the owner there."""
+        return Fence(start=offset)
+
+    def _believed(self, owner: int) -> bool:
+        return self.owner < owner < self.start
+
+
+class Unfenced(Fence):
+    """Of logs without owner records: everything counts."""
+
+    ordered = False
+
+    def takes_write(self, owner: int, running_count: int, count: int) -> bool:
+        return True
+
+    def at(self, offset: int) -> Fence:
+        return Unfenced(start=offset)
