@@ -130,7 +130,7 @@ def forget_by_age_and_size(folder: SimulatedFolder) -> None:
 
 
 def one_job_at_a_time(folder: SimulatedFolder) -> None:
-    """Appends come while other jobs are half done: several groups in a plog whose switch is not recorded yet."""
+    """Appends come while other jobs are half done: several groups in a plog whose rollover is not recorded yet."""
     folder.open()
     folder.create_topic("a")
     for step in range(40):

@@ -148,7 +148,7 @@ def test_a_new_plog_that_cannot_be_made_refuses_the_append_and_nothing_else(fold
 
 
 def each_failure_of_the_metadata(fail: Callable[[SimulatedFolder, int], None]) -> None:
-    """Two logs switch again and again, while an operation on plogs fails for some time, at every moment once."""
+    """Two logs roll over again and again, while an operation on plogs fails for some time, at every moment once."""
     for after in range(40):
         folder = SimulatedFolder()
         folder.open()

@@ -20,11 +20,11 @@ import cordwood
 from cordwood import Batch, Client, Timeout, Unavailable
 from cordwood.log.calls import threads
 from cordwood.log.native.api import engine as embedded
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.folder import process as folder_module
 from cordwood.log.native.folder.lock import is_written
 from cordwood.log.native.folder.published import METADATA_OWNER, Owner, PublishedWriter
 from cordwood.log.native.folder.writer import FolderWriter
-from cordwood.log.native.stream.ack_gate import Durable
 
 OPEN_IT = "import cordwood, sys; cordwood.sync.connect(sys.argv[1]).close()"
 

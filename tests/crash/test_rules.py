@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.folder.published import Owner, PublishedReader, PublishedWriter
 from cordwood.log.native.folder.writer import FolderSettings
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder

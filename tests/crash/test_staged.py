@@ -248,7 +248,7 @@ STEPS = ("decide", "decided", "append 1", "append 5", "appended", "removed", "fi
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from cordwood.log.native import folder
+from cordwood.log.native.folder import process as folder
 from cordwood.log.native.coordinator import SqliteCoordinator
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.folder.published import Owner

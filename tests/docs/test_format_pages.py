@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import (
     Continued,
     Dropped,
@@ -25,14 +26,10 @@ from cordwood.log.native.folder.staged.leftovers import Write
 from cordwood.log.native.folder.staged.plan import Plan, PlannedLog
 from cordwood.log.native.plog import Plog, PlogId, find_tail
 from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.wal.formats.cordwood.data_record import (
     HEADER_BYTES,
-    NOBODY,
-    OwnerRecord,
-    WriteRecord,
     decode_record,
     encode_owner,
     encode_payloads,
@@ -51,6 +48,7 @@ from cordwood.wal.formats.cordwood.meta_record import HEADER_BYTES as META_HEADE
 from cordwood.wal.formats.entrywise.codec import EntryKey, Known
 from cordwood.wal.formats.entrywise.horaedb import HoraeDbCodec
 from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark, encode_value
+from cordwood.wal.record import NOBODY, OwnerRecord, WriteRecord
 from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
@@ -117,8 +115,8 @@ class TestMetadata:
         assert [octets(block) for block in blocks(self.text, "hex")] == [encode(record) for record in self.records]
 
     def test_the_examples_are_read_and_tell_the_life_of_one_log(self) -> None:
-        first, switch, whole, dropped, gone = (decode(octets(block)) for block in blocks(self.text, "hex"))
-        chain = apply(apply(Chain(), first), switch)
+        first, rollover, whole, dropped, gone = (decode(octets(block)) for block in blocks(self.text, "hex"))
+        chain = apply(apply(Chain(), first), rollover)
         assert chain.links == apply(Chain(), whole).links == (self.sealed, Link(NEXT, 71))
         assert apply(chain, dropped).links == (Link(NEXT, 71),)
         assert apply(chain, gone).links == ()

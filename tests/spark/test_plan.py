@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 import cordwood
 from cordwood import Batch
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.pipeline.source import folder as folder_module
 from cordwood.pipeline.source.folder import by_plogs

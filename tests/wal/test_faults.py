@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable, Wal
-from cordwood.wal.formats.cordwood.data_record import OwnerRecord, encode_owner
+from cordwood.wal.formats.cordwood.data_record import encode_owner
+from cordwood.wal.record import OwnerRecord
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
 from tests.wal.history import History

@@ -11,9 +11,9 @@ import pytest
 
 from cordwood import Client, InvalidInput, Region, TableEntries, Unavailable
 from cordwood.records import BinaryColumn
-from cordwood.wal.formats.cordwood.data_record import WriteRecord
 from cordwood.wal.reading import recovery
 from cordwood.wal.reading.reader import LogReader
+from cordwood.wal.record import WriteRecord
 from tests.wal.contents import by_table
 
 TABLES = 20

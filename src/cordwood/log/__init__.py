@@ -1,6 +1,8 @@
-"""Logs: the interface (`interface`), and what implements it (`native`: a folder).
+"""Logs: the interface, and the engines that implement it.
 
-Imports `records` and below. An engine is everything that one URL leads to; a log is one partition of one topic.
+`interface` has `Log`, `Reader` and `Engine`, `topics` the rules for topics, `calls` what every call needs (outcome,
+threads, completion). `native` is Cordwood's own engine, `kafka` the one on Kafka. Imports `records` and below.
+An engine is everything that one url leads to; a log is one partition of one topic.
 """
 
 from .interface import Engine, Log, Reader, TopicInfo

@@ -77,8 +77,10 @@ class Log(ABC):
     topic: str
     partition: int
 
-    verifies_reads = False
-    """Whether what it reads was checked, at that moment, against a checksum that was made when it was appended."""
+    @property
+    def verifies_reads(self) -> bool:
+        """Whether every read checks the records against a checksum that was made when they were appended."""
+        return False
 
     @property
     def name(self) -> str:

@@ -31,7 +31,7 @@ from cordwood.simulation.ledger import Broken, Contents, LogLedger, Write
 from cordwood.simulation.power import Chooser
 from cordwood.simulation.workers import SimulatedWorkers
 
-# So small that a few appends switch plogs, and a few switches fill a metadata plog.
+# So small that a few appends roll plogs over, and a few rollovers fill a metadata plog.
 TINY = FolderSettings(plog_bytes_max=4096, metadata_plog_bytes_min=1024)
 
 _NEVER = float("inf")

@@ -28,6 +28,11 @@ class Log:
         self._portal = through
 
     @property
+    def verifies_reads(self) -> bool:
+        """Whether every read checks the records against a checksum that was made when they were appended."""
+        return self._log.verifies_reads
+
+    @property
     def name(self) -> str:
         """`topic/partition`."""
         return self._log.name

@@ -11,13 +11,13 @@ from typing import NamedTuple, Self
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
 from cordwood.log.arguments import checked_timeout
 from cordwood.wal.formats.applied_log import AppliedLog
-from cordwood.wal.formats.cordwood.data_record import checked_payloads
 from cordwood.wal.formats.interface import OpenRegion, RegionWriter, WriteUnderWay
 from cordwood.wal.names import checked_id
 from cordwood.wal.owning import Owning
 from cordwood.wal.reading.reader import LogReader, Place, RegionReader
 from cordwood.wal.reading.recovery import Apply, Recovery, RecoveryReport
 from cordwood.wal.reading.shared_scan import TableReads, Wanted
+from cordwood.wal.record import checked_payloads
 from cordwood.wal.state.state import TableMeta
 from cordwood.wal.stats import RegionStats
 

@@ -1,4 +1,4 @@
-"""A metadata manager on simulated parts, with plogs so small that it switches all the time."""
+"""A metadata manager on simulated parts, with plogs so small that it rolls over all the time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,10 +6,10 @@ from random import Random
 
 from cordwood.errors import Unavailable
 from cordwood.log.native.chain.chain import Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Incremental, Init, MetadataRecord
 from cordwood.log.native.metadata.manager import MetadataManager
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.disk import SimulatedDisk
@@ -21,7 +21,7 @@ def plog(number: int) -> PlogId:
 
 
 def chain_of(first: int, count: int) -> list[MetadataRecord]:
-    """The records of a chain that grows by one plog a switch, the last of them open."""
+    """The records of a chain that grows by one plog a rollover, the last of them open."""
     links = [Link(plog(first + place), 10 * place) for place in range(count)]
     seals = [link.sealed(100, link.first_offset + 10, 5) for link in links]
     return [Init(links[0]), *(Incremental(seal, link) for seal, link in zip(seals, links[1:], strict=False))]
@@ -36,10 +36,10 @@ class ManagedFolder:
         self.plogs.prepare()
         self.coordinator = coordinator or SimulatedCoordinator(self.disk)
         self.recorded: list[str] = []
-        self.switches: list[Durable] = []
+        self.rollovers: list[Durable] = []
         self.delete_older = True
         self.clock = SimulatedClock()
-        self.look_at_switch: Callable[[Durable], None] = self.switches.append
+        self.look_at_rollover: Callable[[Durable], None] = self.rollovers.append
         self.open()
 
     def open(self) -> None:
@@ -58,7 +58,7 @@ class ManagedFolder:
         )
 
     def _switched(self, durable: Durable) -> bool:
-        self.look_at_switch(durable)
+        self.look_at_rollover(durable)
         return self.delete_older
 
     def record(self, service: str, *records: MetadataRecord, run: bool = True) -> None:

@@ -40,7 +40,7 @@ class Caller:
 
 
 class OneLog:
-    """The log a/0, opened and with one record in it, so that its first switch is over."""
+    """The log a/0, opened and with one record in it, so that its first rollover is over."""
 
     def __init__(self, settings: FolderSettings = FolderSettings(), *, used: bool = True) -> None:  # noqa: B008  frozen
         folder = SimulatedFolder(settings=settings)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from cordwood.log.native.stream.ack_gate import Durable
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.stream.stream import Stream
 from tests.unit.stream.one_log import OneLog
 

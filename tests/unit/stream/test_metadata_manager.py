@@ -3,10 +3,10 @@
 import pytest
 
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Dropped, Full, whole_chain
 from cordwood.log.native.metadata.manager import apply_batch
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.log.native.stream.rollover import dropped
 from cordwood.simulation.file import SimulatedFile
@@ -55,9 +55,9 @@ def test_each_new_plog_of_a_stream_that_switches_dozens_of_times_begins_with_the
         for batch in stored_batches(folder.plogs, durable.plog, 0, durable.end):
             apply_batch(chains, batch)
         assert {service: chain.links for service, chain in chains.items()} == folder.chains()
-        folder.switches.append(durable)
+        folder.rollovers.append(durable)
 
-    folder.look_at_switch = look
+    folder.look_at_rollover = look
     grown = {n: chain_of(1000 * n, 150) for n in range(1, 4)}
     for place in range(150):
         for n in grown:
@@ -65,17 +65,17 @@ def test_each_new_plog_of_a_stream_that_switches_dozens_of_times_begins_with_the
             if place % 3 == 2:
                 # So that the list stays short, and with it the plogs.
                 folder.record(f"{n}/0", Dropped([plog(1000 * n + place - gone) for gone in range(1, 4)]))
-    assert len(folder.switches) > 36
+    assert len(folder.rollovers) > 36
     assert len(folder.recorded) == 600
 
 
 def test_the_coordinator_knows_the_latest_plog_alone_and_older_ones_are_deleted(folder: ManagedFolder) -> None:
     for number in range(1, 300):
         folder.record("1/0", Full([Link(plog(number), 0)]))
-        assert folder.switches[-1].plog == folder.latest()
+        assert folder.rollovers[-1].plog == folder.latest()
         # Beside it only the next one, which is made ahead.
         assert len(folder.plogs.files() - {folder.latest().random}) <= 1
-    assert len({durable.plog for durable in folder.switches}) == len(folder.switches) > 36
+    assert len({durable.plog for durable in folder.rollovers}) == len(folder.rollovers) > 36
     folder.close()
     assert folder.plogs.files() == {folder.latest().random}
     assert (folder.coordinator.topics(), folder.coordinator.logs()) == ([], [])
@@ -116,7 +116,7 @@ def test_an_open_never_appends_to_the_plog_of_an_earlier_one(folder: ManagedFold
 def test_a_list_that_grows_gets_plogs_that_grow_so_that_most_of_what_is_written_is_news(folder: ManagedFolder) -> None:
     for number in range(1, 300):
         folder.record(f"{number}", *chain_of(number, 1))
-    assert len(folder.switches) < 20
+    assert len(folder.rollovers) < 20
 
 
 def test_a_list_that_shrinks_gets_small_plogs_again(folder: ManagedFolder) -> None:
@@ -136,7 +136,7 @@ def test_the_stream_remembers_its_last_plog_alone_however_often_it_switches(fold
     for number in range(1, 60):
         folder.record("1/0", *chain_of(10 * number, 2))
         folder.record("1/0", Full(()))
-    assert (len(folder.switches) > 10, len(folder.manager._stream.chain)) == (True, 1)
+    assert (len(folder.rollovers) > 10, len(folder.manager._stream.chain)) == (True, 1)
 
 
 def test_a_trim_of_more_plogs_than_a_frame_can_name_is_recorded(folder: ManagedFolder) -> None:

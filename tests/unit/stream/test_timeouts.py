@@ -120,7 +120,7 @@ def test_time_that_runs_out_while_the_topic_is_being_deleted_is_told() -> None:
     caller = one.submit(b"synced", deadline=one.clock.now + 5)
     one.folder.workers.run_one()
     one.folder.workers.run_one()
-    # Its switch is not recorded, and cannot be now.
+    # Its rollover is not recorded, and cannot be now.
     one.folder.disk.capacity = one.folder.disk.used
     one.run()
     one.folder.engine.delete_topic("a", lambda: None)

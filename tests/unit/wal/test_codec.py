@@ -10,11 +10,6 @@ from cordwood.errors import Corrupt, InvalidInput
 from cordwood.records import BinaryColumn
 from cordwood.wal.formats.cordwood.data_record import (
     HEADER_BYTES,
-    NOBODY,
-    DataRecord,
-    OwnerRecord,
-    WriteRecord,
-    checked_payloads,
     decode_record,
     decode_writes,
     encode_owner,
@@ -22,6 +17,7 @@ from cordwood.wal.formats.cordwood.data_record import (
     encode_write,
 )
 from cordwood.wal.names import ID_MAX
+from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, checked_payloads
 
 numbers = st.integers(0, ID_MAX)
 hosts = st.from_regex(r"[a-z0-9.-]{1,40}:[0-9]{1,7}", fullmatch=True)

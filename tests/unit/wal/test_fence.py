@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+from cordwood.wal.record import NOBODY, OwnerRecord
 from cordwood.wal.state.fence import Fence
 
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from cordwood.wal.formats.cordwood import snapshot
-from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
 from cordwood.wal.formats.cordwood.meta_fold import MetaFold
 from cordwood.wal.formats.cordwood.meta_record import Marks, MetaOwner, SnapshotPart
 from cordwood.wal.formats.cordwood.snapshot import snapshot_of, state_of
+from cordwood.wal.record import NOBODY, OwnerRecord
 from cordwood.wal.state.state import RegionState
 
 

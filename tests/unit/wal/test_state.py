@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.errors import Corrupt
-from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord, WriteRecord
+from cordwood.wal.record import NOBODY, OwnerRecord, WriteRecord
 from cordwood.wal.state.fence import Fence
 from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
 

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+from cordwood.wal.record import NOBODY, OwnerRecord
 from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
 
 

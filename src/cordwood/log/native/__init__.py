@@ -1,5 +1,7 @@
-"""Cordwood's own log engine; today embedded: a folder, one writing process, readers beside it.
+"""Cordwood's own log engine: a folder with one writing process and readers alongside it.
 
-`embedded` is the way in. Below it: `folder` (what a process has open), `engine` and `view` (a folder for writing, and
-for reading only), `published` (what one tells the other), `stream`, `plog`, `coordinator`, `world`.
+`api` is the engine as a connection sees it, and the only part that knows event loops. `folder` is one folder: its
+writer, its readers, the process that holds it. `metadata` keeps the chains of all logs, `stream` writes and reads one
+log, `chain` names its plogs, `plog` is one file, `coordinator` keeps what outlives every process. `env` has the disk,
+the clock and the workers that all of them are given. Each imports only those after it.
 """

@@ -9,8 +9,8 @@ from itertools import repeat
 from cordwood.errors import Corrupt
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
-from cordwood.wal.formats.cordwood.data_record import DataRecord, Writes
 from cordwood.wal.names import ID_MAX
+from cordwood.wal.record import DataRecord, Writes
 from cordwood.wal.state.state import RegionState
 
 

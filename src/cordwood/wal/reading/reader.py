@@ -16,7 +16,7 @@ from cordwood.errors import Trimmed
 from cordwood.log import Log, Reader
 from cordwood.records import BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog
-from cordwood.wal.formats.cordwood.data_record import DataRecord, OwnerRecord
+from cordwood.wal.record import DataRecord, OwnerRecord
 from cordwood.wal.state.fence import Fence
 
 

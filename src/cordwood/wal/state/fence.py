@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
-from cordwood.wal.formats.cordwood.data_record import NOBODY, OwnerRecord
+from cordwood.wal.record import NOBODY, OwnerRecord
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cordwood.errors import Corrupt
-from cordwood.wal.formats.cordwood.data_record import DataRecord, OwnerRecord
+from cordwood.wal.record import DataRecord, OwnerRecord
 from cordwood.wal.state.fence import Fence
 
 MAPPING_ENTRIES_MAX: Final = 64

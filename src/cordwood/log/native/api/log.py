@@ -28,8 +28,6 @@ T = TypeVar("T")
 class FolderLog(Log):
     """One log of a connection to a folder."""
 
-    verifies_reads = True
-
     def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
         self.partition = partition
@@ -38,6 +36,10 @@ class FolderLog(Log):
         self._timeout = timeout
         self._log: WrittenLog | None = None
         self._notifier: LoopNotifier | None = None
+
+    @property
+    def verifies_reads(self) -> bool:
+        return True
 
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> range:
         if not isinstance(batch, Batch):

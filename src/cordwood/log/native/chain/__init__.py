@@ -1,1 +1,1 @@
-"""The chain of plogs that make up a log, and the records that change it. Imports `plog` only."""
+"""The plogs that make up a log: the chain, the records that change it, how far it is durable. Imports `plog` only."""

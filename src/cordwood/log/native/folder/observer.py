@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from cordwood.errors import Corrupt, NotFound, Unavailable
 from cordwood.log.native.chain.chain import Chain
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk
 from cordwood.log.native.metadata.manager import apply_batch, read_records
 from cordwood.log.native.plog import PlogId, PlogStore, find_tail, sealed_end
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.log.native.stream.recovery import readable_end
@@ -60,7 +60,7 @@ class FolderObserver:
     def chain(self, service: str, catalog: Catalog, published: PlogId | None) -> Chain:
         """The plogs of a log, as far as the metadata stream is known to be durable.
 
-        `published` is the plog in which the log's published end stands: that was written after the switch to it was.
+        `published` is the plog in which the log's published end stands: that was written after the rollover to it was.
         """
         with self._lock:
             for _ in range(_TRIES):
@@ -215,7 +215,7 @@ class ObservedLog:
         self, published: Durable | None, catalog: Catalog, current: bool, start: int, *, anew: bool
     ) -> Durable:
         plog = None if published is None else published.plog
-        # The writer records a switch before it publishes what follows: a chain that has the published plog is new.
+        # The writer records a rollover before it publishes what follows: a chain that has the published plog is new.
         if anew or not (current and plog is not None and self._has(plog)):
             self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
         if current and published is not None and (plog is None or self._has(plog)):

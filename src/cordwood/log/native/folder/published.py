@@ -19,10 +19,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from cordwood.errors import Corrupt, NotFound
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk, File, make_durable_folder
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.ack_gate import Durable
 
 METADATA_SLOT = 0
 

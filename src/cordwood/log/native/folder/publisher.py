@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from cordwood.errors import CordwoodError, Corrupt
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk
-from cordwood.log.native.stream.ack_gate import Durable
 
 from .published import (
     METADATA_OWNER,

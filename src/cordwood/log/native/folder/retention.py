@@ -24,5 +24,5 @@ def kept_from(view: Extent, topic: TopicRow, now_ms: int) -> int:
             break
         total -= size
         keep_from = max(keep_from, next_offset)
-    # The chain may be ahead of what is durable: plogs whose switches are not recorded yet.
+    # The chain may be ahead of what is durable: plogs whose rollovers are not recorded yet.
     return min(keep_from, view.durable.next_offset)

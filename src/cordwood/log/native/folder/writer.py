@@ -8,6 +8,7 @@ from functools import partial
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Unavailable
 from cordwood.log.native.chain.chain import Chain
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Full
 from cordwood.log.native.coordinator import Coordinator, TopicRow
 from cordwood.log.native.env.clock import Clock
@@ -15,7 +16,6 @@ from cordwood.log.native.env.disk import Disk
 from cordwood.log.native.env.workers import Workers
 from cordwood.log.native.metadata.manager import METADATA_PLOG_BYTES_MIN, MetadataManager
 from cordwood.log.native.plog import OPEN_PLOGS_MAX, PlogId, PlogStore
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.recovery import Recovered, recover
 from cordwood.log.native.stream.rollover import PLOG_BYTES_MAX, Done, LogRollover, nothing
 from cordwood.log.native.stream.spare import NewId

@@ -6,10 +6,10 @@ from copy import copy
 from functools import partial
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.workers import Job, Workers
 from cordwood.log.native.plog import PlogStore
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.append import Append, fail
 from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.log.native.stream.recovery import Recovered

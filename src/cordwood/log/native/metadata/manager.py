@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound
 from cordwood.log.native.chain.chain import Chain
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Dropped, Full, MetadataRecord, apply, decode, encode, whole_chain
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.workers import Workers
 from cordwood.log.native.plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.log.native.stream.rollover import Done, NoRoom, nothing

@@ -1,5 +1,5 @@
-"""A log as a chain of plogs, of which only the last is open.
+"""One log as a stream: a chain of plogs, of which only the last is open.
 
-`stream` writes it (group commit, switch to the next plog), `chain` says which plogs it is made of, `cursor` reads it,
-`metadata` keeps the chains of all logs in a stream of its own. Imports `plog`, `coordinator`, `world`; knows no topics.
+`stream` writes it: `write_queue` groups appends, `ack_gate` orders acks, `rollover` moves to the next plog, which
+`spare` makes ahead. `recovery` finds the end after a crash, `reading` reads. It knows no topics and no folders.
 """

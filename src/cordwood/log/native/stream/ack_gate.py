@@ -1,34 +1,15 @@
 """When an append may be acked: pure bookkeeping, no disk.
 
-An append is acked when it is synced *and* every rollover of plogs up to its own is recorded. Syncs come in offset order;
+An append is acked when it is synced *and* every rollover up to its plog is recorded. Syncs come in offset order;
 recordings come whenever the metadata stream is done. Acks leave in offset order, whatever completes first (R8).
 """
 
 from collections import deque
 from typing import NamedTuple
 
-from cordwood.log.native.chain.chain import Chain
-from cordwood.log.native.plog import PlogId
+from cordwood.log.native.chain.durable import Durable
 
 from .append import Append
-
-
-class Durable(NamedTuple):
-    """How far everybody may read: up to byte `end` of `plog`, where the offset `next_offset` follows."""
-
-    plog: PlogId | None
-    end: int
-    next_offset: int
-    max_timestamp: int = -1
-    """The highest timestamp in that plog so far."""
-
-
-def durable_of(chain: Chain, next_offset: int) -> Durable:
-    """What an open finds: all of the chain, whose last plog is sealed."""
-    last = chain.last
-    if last is None:
-        return Durable(None, 0, next_offset)
-    return Durable(last.id, last.end or 0, next_offset, last.max_timestamp)
 
 
 class Synced(NamedTuple):
@@ -52,7 +33,7 @@ class AckGate:
         return self._release()
 
     def open_through(self, rollover: int) -> list[Synced]:
-        """Switches are recorded in order: number n stands for all before it."""
+        """Rollovers are recorded in order: number n stands for all before it."""
         self._recorded = max(self._recorded, rollover)
         return self._release()
 

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 from cordwood.errors import Corrupt, NotFound
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.plog import PlogStore, find_tail, make_durable
-
-from .ack_gate import Durable
 
 
 class Recovered(NamedTuple):

@@ -85,7 +85,7 @@ class LogRollover:
         return None
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
-        # A switch that cannot be recorded would hold its acks back: better to refuse before anything is written.
+        # A rollover that cannot be recorded would hold its acks back: better to refuse before anything is written.
         if (reason := self._metadata.stuck()) is not None:
             raise NoRoom(reason)
         return next_offset
@@ -99,7 +99,7 @@ def nothing() -> None:
 
 
 def succeeded(sealed: Link | None, following: Link | None) -> list[MetadataRecord]:
-    """The record of a switch; `sealed` is None when the chain's last plog is known to be sealed, or there is none."""
+    """The record of a rollover; `sealed` is None when the chain's last plog is known to be sealed, or there is none."""
     if sealed is not None:
         return [Incremental(sealed, following)]
     return [] if following is None else [Init(following)]

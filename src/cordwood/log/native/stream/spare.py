@@ -101,7 +101,7 @@ class PlogMaker:
         try:
             made = self._plogs.create(self._new_id(), size)
         except OSError:
-            # The switch will ask again, and tell its caller.
+            # The rollover will ask again, and tell its caller.
             return
         self._rest(made)
         with self._lock:

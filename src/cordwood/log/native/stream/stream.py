@@ -9,13 +9,14 @@ from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable, durable_of
 from cordwood.log.native.chain.records import MetadataRecord
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.workers import Workers
 from cordwood.log.native.plog import Plog, PlogStore
 from cordwood.records import frame_of
 
-from .ack_gate import AckGate, Durable, Synced, durable_of
+from .ack_gate import AckGate, Synced
 from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
 from .rollover import Done, NoRoom, Rollover, dropped, is_full, succeeded
 from .spare import NewId, PlogMaker

@@ -11,16 +11,8 @@ from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Trimmed, U
 from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, size_of
-from cordwood.wal.formats.cordwood.data_record import (
-    NOBODY,
-    DataRecord,
-    OwnerRecord,
-    WriteRecord,
-    Writes,
-    decode_record,
-    decode_writes,
-    encode_owner,
-)
+from cordwood.wal.formats.cordwood.data_record import decode_record, decode_writes, encode_owner
+from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, Writes
 
 _LOGGER = logging.getLogger("cordwood")
 

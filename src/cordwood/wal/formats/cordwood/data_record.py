@@ -6,22 +6,21 @@ Arrow's layout: encoding and decoding do nothing in Python for a single payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import accumulate, repeat
 from operator import add, floordiv, ge, mul, or_, sub
 from struct import Struct, pack
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from crc32c import crc32c
 
-from cordwood.errors import Corrupt, InvalidInput
+from cordwood.errors import Corrupt
 from cordwood.records import BinaryColumn
+from cordwood.wal.record import DataRecord, OwnerRecord, WriteRecord, Writes
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
-NOBODY: Final = -1
-"""The owner id that a new owner's record names, where one that renews names its earlier id."""
 
 _WRITE: Final = 1
 _OWNER: Final = 2
@@ -35,55 +34,6 @@ _ALIGNMENT = 8
 # The same header, with what is before the count as one number: to be sound, it can only be this one.
 _WRITE_HEADER = Struct("<IIqqqqqqII")
 _WRITE_TAG = VERSION | _WRITE << 8
-
-
-class WriteRecord(NamedTuple):
-    """A write of one table, as it was read; its column is a view of what was read."""
-
-    owner: int
-    """The offset of the owner record under which it was written."""
-    running_count: int
-    """The region's running count: how many logs were given numbers in it before these."""
-    table: int
-    first: int
-    """The sequence number of its first log."""
-    length: int
-    """How many logs it has."""
-    column: memoryview
-    """What `encode_payloads` made."""
-
-    @property
-    def payloads(self) -> BinaryColumn:
-        column, length = self.column, self.length
-        return BinaryColumn(column.cast("i"), column[4 * (length + 1) :], None, 0, length)
-
-
-class Writes(NamedTuple):
-    """Writes that stand one behind the other, as columns: what `WriteRecord` has of each."""
-
-    owners: tuple[int, ...]
-    running_count: tuple[int, ...]
-    tables: tuple[int, ...]
-    firsts: tuple[int, ...]
-    lengths: tuple[int, ...]
-    payloads: Iterable[BinaryColumn]
-    weights: Iterable[int]
-    """The `nbytes` of the payloads."""
-
-
-class OwnerRecord(NamedTuple):
-    """Somebody takes the region (`renews` is `NOBODY`), or goes on with it under a new id."""
-
-    renews: int
-    """The owner id that must be the last one before this record, else it is void; `NOBODY`: it always counts."""
-    running_count: int
-    session: int
-    """The same in all records of one opening: by it an owner knows its own, also those whose append had no answer."""
-    who: str
-    """Host and process, for people."""
-
-
-DataRecord: TypeAlias = WriteRecord | OwnerRecord
 
 
 def encode_payloads(payloads: Sequence[bytes]) -> bytes:
@@ -105,20 +55,6 @@ def record_bytes(payloads: Sequence[bytes]) -> int:
     """
     size = HEADER_BYTES + 4 * (len(payloads) + 1) + sum(map(len, payloads))
     return size + -size % _ALIGNMENT
-
-
-def checked_payloads(payloads: Sequence[bytes]) -> Sequence[bytes]:
-    """Refuses what cannot be a write, before anything is made of it."""
-    if isinstance(payloads, (bytes, bytearray, memoryview, str)) or not isinstance(payloads, Sequence):
-        raise TypeError(f"payloads: a sequence of bytes is needed, not {type(payloads).__name__}")
-    if not payloads:
-        raise InvalidInput("the write is empty: it has at least 1 payload", outcome="not_written")
-    # A set of types, made in C: one look instead of one for each payload.
-    if set(map(type, payloads)) != {bytes}:
-        for index, payload in enumerate(payloads):
-            if not isinstance(payload, bytes):
-                raise TypeError(f"payloads[{index}]: bytes are needed, not {type(payload).__name__}")
-    return payloads
 
 
 def encode_write(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from cordwood.wal.formats.cordwood.data_record import NOBODY
 from cordwood.wal.formats.cordwood.meta_record import DROPPED, Marks, MetaOwner, MetaRecord, SnapshotPart
+from cordwood.wal.record import NOBODY
 from cordwood.wal.state.state import RegionState
 
 

@@ -14,14 +14,9 @@ from typing import Final
 from cordwood.errors import CordwoodError, Corrupt, Fenced, TooLarge, Unavailable
 from cordwood.records import Batch
 from cordwood.wal.formats.cordwood.data_log import DataLog
-from cordwood.wal.formats.cordwood.data_record import (
-    HEADER_BYTES,
-    WriteRecord,
-    encode_payloads,
-    encode_write,
-    record_bytes,
-)
+from cordwood.wal.formats.cordwood.data_record import HEADER_BYTES, encode_payloads, encode_write, record_bytes
 from cordwood.wal.formats.pending import PendingWrites, why_broken_off, with_outcome
+from cordwood.wal.record import WriteRecord
 
 BATCHES_IN_FLIGHT_MAX: Final = 4
 BATCH_BYTES_MAX: Final = 1024 * 1024

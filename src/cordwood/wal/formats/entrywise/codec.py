@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from cordwood.errors import Corrupt
 from cordwood.records import BinaryColumn, Buffer
-from cordwood.wal.formats.cordwood.data_record import WriteRecord
+from cordwood.wal.record import WriteRecord
 
 _BOUNDS = Struct("=2i")
 

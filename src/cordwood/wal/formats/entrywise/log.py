@@ -15,9 +15,9 @@ from cordwood.errors import NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Buffer, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, keys_of, size_of, values_of
-from cordwood.wal.formats.cordwood.data_record import NOBODY, DataRecord
 from cordwood.wal.formats.entrywise.codec import EntryKey, Known, PlainCodec, new_log_record
 from cordwood.wal.formats.interface import OpenRegion, RegionLogs
+from cordwood.wal.record import NOBODY, DataRecord
 from cordwood.wal.state.fence import Unfenced
 from cordwood.wal.state.state import RegionState
 

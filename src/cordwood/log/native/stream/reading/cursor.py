@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.log.native.chain.chain import Chain, Link
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.log.native.stream.ack_gate import Durable
 from cordwood.records import StoredBatch
 
 from .blocks import Frames, PlogCursor, open_cursor

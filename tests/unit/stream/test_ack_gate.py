@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.plog import PlogId
-from cordwood.log.native.stream.ack_gate import AckGate, Durable, Synced
+from cordwood.log.native.stream.ack_gate import AckGate, Synced
 from cordwood.log.native.stream.append import Append
 from cordwood.records import Batch
 
@@ -23,7 +24,7 @@ def group(number: int, rollover: int) -> Synced:
 
 @st.composite
 def interleavings(draw: st.DrawFn) -> list[Synced | int]:
-    """Syncs in offset order and recordings (numbers) in the order of their switches, in any mixture of the two.
+    """Syncs in offset order and recordings (numbers) in the order of their rollovers, in any mixture of the two.
 
     A rollover is recorded at any time after the log went on in its plog, so also before anything is synced there; and
     one recording may stand for several.
@@ -56,7 +57,7 @@ def test_acks_leave_in_offset_order_and_as_soon_as_they_may_whatever_completes_f
         else:
             synced.append(event)
             acked += gate.hold(event)
-        # Switches never go down in offset order: what may be acked is always a beginning of what is synced.
+        # Rollovers never go down in offset order: what may be acked is always a beginning of what is synced.
         assert acked == [x for x in synced if x.rollover <= recorded]
         assert gate.waiting() == [append for x in synced[len(acked) :] for append in x.appends]
     acked += gate.open_through(1_000)
