@@ -87,8 +87,8 @@ class ReadOptions:
             start_ms=_number(given, "startingTimestamp", "milliseconds since 1970", 0),
             max_offsets=_number(given, "maxOffsetsPerTrigger", "a number of records", 1),
             min_partitions=_number(given, "minPartitions", "a number of tasks", 1) or 0,
-            fail_on_data_loss=_roll_over(given, "failOnDataLoss", True),
-            include_headers=_roll_over(given, "includeHeaders", False),
+            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
+            include_headers=_flag(given, "includeHeaders", False),
         )
 
     def for_batch(self) -> "ReadOptions":
@@ -195,7 +195,7 @@ def _number(given: Mapping[str, str], name: str, what: str, lowest: int) -> int 
     return int(text)
 
 
-def _roll_over(given: Mapping[str, str], name: str, default: bool) -> bool:
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     text = given.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidInput(f"option {name!r}: {given[name]!r} is neither true nor false")
