@@ -24,7 +24,7 @@ def full() -> SimulatedFolder:
     folder.put("quiet")
     folder.run()
     folder.clock.advance(20)
-    folder.engine.quiet_down()
+    folder.engine.give_space_back()
     folder.run()
     while not folder.errors:
         folder.put("big", 1, 1500)
@@ -288,7 +288,7 @@ def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -
     killed.open()
     killed.check(settle=True)
     killed.clock.advance(20)
-    killed.engine.quiet_down()
+    killed.engine.give_space_back()
     killed.run()
     data = killed.log("a").extent().chain.last
     assert data is not None
@@ -305,7 +305,7 @@ def test_a_log_that_is_trimmed_to_its_end_and_not_written_to_gives_the_next_plog
     folder.trim("a", 1)
     folder.run()
     folder.clock.advance(20)
-    folder.engine.quiet_down()
+    folder.engine.give_space_back()
     folder.run()
     metadata = PlogId.parse(folder.coordinator.metadata_plog() or "")
     assert folder.engine.plogs.files() == {metadata.random}

@@ -119,7 +119,7 @@ def live(folder: SimulatedFolder, random: Random) -> None:
                 folder.trim(topic, random.randint(ledger.start_min, ledger.end_min), partition=partition)
             case 1:
                 folder.clock.advance(random.choice((1, 20)))
-                folder.engine.quiet_down()
+                folder.engine.give_space_back()
             case 2:
                 folder.enforce_retention()
             case 3:

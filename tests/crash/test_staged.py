@@ -18,7 +18,7 @@ from cordwood.log.native.env.disk import RealDisk, RealFile
 from cordwood.log.native.folder.process import commit_staged, open_for_reading
 from cordwood.log.native.folder.published import Owner
 from cordwood.log.native.folder.staged import StagedWriter, Write
-from cordwood.log.native.stream.rollover import PLOG_BYTES_FIRST, LogRollover
+from cordwood.log.native.stream.rollover import PLOG_BYTES_FIRST, LogRolloverPolicy
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
@@ -351,7 +351,7 @@ def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_un
         actual(file, size)
 
     monkeypatch.setattr(RealFile, "allocate", allocate)
-    monkeypatch.setattr(LogRollover, "plog_bytes_least", lambda succession, needed: PLOG_BYTES_FIRST)
+    monkeypatch.setattr(LogRolloverPolicy, "plog_bytes_least", lambda succession, needed: PLOG_BYTES_FIRST)
     with cordwood.sync.connect(tmp_path) as cw:
         log = cw.log("events")
         message = r"nothing can be appended yet: a commit of 600 records was decided.*No space left"

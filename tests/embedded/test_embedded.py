@@ -707,9 +707,9 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
     acked, asked = threading.Event(), threading.Event()
     submit, end_now = WriteQueue.submit, WrittenLog.end_now
 
-    def slow(turn: WriteQueue, append: Append) -> bool:
-        taken = submit(turn, append)
-        if turn._name.startswith("slow/") and threading.current_thread() is not threading.main_thread():
+    def slow(queue: WriteQueue, append: Append) -> bool:
+        taken = submit(queue, append)
+        if queue._name.startswith("slow/") and threading.current_thread() is not threading.main_thread():
             assert acked.wait(10)
             assert asked.wait(10)
             time.sleep(0.05)  # whoever asks has looked by now, unless it waits for this thread

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.errors import Timeout
 from cordwood.log.native.api.bridge import call_until_done
-from cordwood.log.native.stream.rollover import Done
+from cordwood.log.native.env.workers import Done
 
 
 async def test_what_a_call_has_used_up_of_its_time_is_not_there_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

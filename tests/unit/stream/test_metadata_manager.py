@@ -8,7 +8,7 @@ from cordwood.log.native.chain.records import Dropped, Full, whole_chain
 from cordwood.log.native.metadata.manager import apply_batch
 from cordwood.log.native.plog import PlogId
 from cordwood.log.native.stream.reading.blocks import stored_batches
-from cordwood.log.native.stream.rollover import dropped
+from cordwood.log.native.stream.rollover import ChainChange
 from cordwood.simulation.file import SimulatedFile
 from tests.unit.stream.managed_folder import ManagedFolder, chain_of, plog
 
@@ -142,7 +142,7 @@ def test_the_stream_remembers_its_last_plog_alone_however_often_it_switches(fold
 def test_a_trim_of_more_plogs_than_a_frame_can_name_is_recorded(folder: ManagedFolder) -> None:
     links = [Link(plog(number), number).sealed(100, number + 1, 5) for number in range(1, 90_001)]
     folder.record("1/0", *whole_chain(Chain(links)))
-    folder.record("1/0", *dropped(links[:-1]))
+    folder.record("1/0", *ChainChange(0, dropped=links[:-1]).records())
     assert (folder.recorded, folder.manager.stuck()) == (["1/0", "1/0"], None)
     assert folder.chains() == {"1/0": (links[-1],)}
     folder.close()

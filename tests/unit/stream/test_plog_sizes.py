@@ -82,7 +82,7 @@ def test_a_spare_plog_that_is_smaller_than_wanted_is_used_where_there_is_no_room
 def test_a_log_at_rest_goes_on_in_a_small_plog_where_there_is_no_room_for_what_it_gave_back() -> None:
     one = nearly_full(MIB)
     one.folder.clock.advance(60)
-    one.folder.engine.quiet_down()
+    one.folder.engine.give_space_back()
     one.run()
     one.folder.disk.capacity = one.folder.disk.used + MIB // 2
     caller = one.submit(b"second")

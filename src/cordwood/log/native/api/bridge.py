@@ -6,8 +6,8 @@ from concurrent.futures import Executor
 
 from cordwood.errors import Timeout
 from cordwood.log.calls.completion import call, wake
+from cordwood.log.native.env.workers import Done
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.rollover import Done
 
 
 class LoopNotifier:

@@ -1,4 +1,7 @@
-"""Who runs the engine's jobs."""
+"""The threads that run the engine's jobs.
+
+Lock: `ThreadWorkers._lock` guards the number of threads and is never held while a job runs.
+"""
 
 import logging
 import threading
@@ -11,7 +14,14 @@ from cordwood.errors import Unavailable
 
 Job = Callable[[], None]
 
-_LOGGER = logging.getLogger("cordwood")
+Done = Callable[[], None]
+"""Called once, on any thread, when the work that it was passed to is durable."""
+
+_LOGGER = logging.getLogger("cordwood.folder")
+
+
+def nothing() -> None:
+    """The `Done` of a caller that does not wait."""
 
 
 class Workers(Protocol):
@@ -75,30 +85,11 @@ class ThreadWorkers:
                 self._idle -= 1
             if job is None:
                 return
-            _run(job)
+            run_job(job)
 
 
-class Ticker:
-    """Calls a job every few seconds on a thread of its own, until it is closed."""
-
-    def __init__(self, name: str, seconds: float, job: Job) -> None:
-        self._seconds = seconds
-        self._job = job
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._tick, name=name, daemon=True)
-        self._thread.start()
-
-    def _tick(self) -> None:
-        while not self._closed.wait(self._seconds):
-            _run(self._job)
-
-    def close(self) -> None:
-        self._closed.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-
-def _run(job: Job) -> None:
+def run_job(job: Job) -> None:
+    """Run it; log what it raises, and let the thread continue."""
     try:
         job()
     except Exception:

@@ -2,7 +2,7 @@
 
 import threading
 
-from cordwood.log.native.stream.rollover import Done
+from cordwood.log.native.env.workers import Done
 
 
 class Countdown:

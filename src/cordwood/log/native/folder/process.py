@@ -16,7 +16,8 @@ from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow
 from cordwood.log.native.env.clock import RealClock
 from cordwood.log.native.env.disk import RealDisk
-from cordwood.log.native.env.workers import ThreadWorkers, Ticker
+from cordwood.log.native.env.timer import Timer
+from cordwood.log.native.env.workers import ThreadWorkers
 from cordwood.log.native.plog import PlogStore
 from cordwood.log.native.stream.reading.cursor import Source
 
@@ -107,9 +108,9 @@ class FolderOpenForWriting(_OpenFolder):
             self._engine = FolderWriter(disk, clock, self._workers, coordinator)
             self._lock.announce()
             failed.pop_all()
-        self._tickers: list[Ticker] = []
-        # Until the engine is closed, which may have to wait for room.
-        self._until_the_end: list[Ticker] = []
+        # Timeouts have a thread of their own, which takes no lock that is held during I/O.
+        self._expiry = Timer("cordwood-expire")
+        self._timer = Timer("cordwood-timer")
         self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
         self._unfinished: CordwoodError | None = None
         try:
@@ -154,17 +155,18 @@ class FolderOpenForWriting(_OpenFolder):
             self._shut_down(timeout)
 
     def _begin(self) -> None:
-        self._until_the_end.append(Ticker("cordwood-expire", _EXPIRE_SECONDS, self._engine.expire))
-        self._until_the_end.append(Ticker("cordwood-catch-up", _CATCH_UP_SECONDS, self._engine.catch_up))
-        self._tickers.append(Ticker("cordwood-quiet", _QUIET_SECONDS, self._engine.quiet_down))
-        self._tickers.append(Ticker("cordwood-retention", _RETENTION_SECONDS, self._engine.enforce_retention))
+        self._expiry.every(_EXPIRE_SECONDS, self._engine.expire)
+        # Until the engine is closed, which may have to wait for room.
+        self._timer.every(_CATCH_UP_SECONDS, self._engine.catch_up)
+        self._timer.every(_QUIET_SECONDS, self._engine.give_space_back)
+        self._timer.every(_RETENTION_SECONDS, self._engine.enforce_retention)
         try:
             # R28: before anybody can append.
             self.staged.finish_decided()
         except Unavailable as error:
             # Most often no room: a trim, or a topic that is deleted, must be able to make some.
             self._unfinished = error
-            self._tickers.append(Ticker("cordwood-commit", _UNFINISHED_SECONDS, self._finish_again))
+            self._timer.every(_UNFINISHED_SECONDS, self._finish_again)
 
     def _finish_again(self) -> None:
         if self._unfinished is None:
@@ -193,14 +195,14 @@ class FolderOpenForWriting(_OpenFolder):
             )
 
     def _end(self, finished: threading.Event) -> None:
-        for ticker in self._tickers:
-            ticker.close()
+        for job in (self._engine.give_space_back, self._engine.enforce_retention, self._finish_again):
+            self._timer.cancel(job)
         self._engine.close(lambda: self._let_go(finished))
 
     def _let_go(self, finished: threading.Event) -> None:
         # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
-        for ticker in self._until_the_end:
-            ticker.close()
+        self._expiry.close()
+        self._timer.close()
         self._workers.close()
         self._lock.release()
         _closing.discard(self.path)

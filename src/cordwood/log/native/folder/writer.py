@@ -13,11 +13,11 @@ from cordwood.log.native.chain.records import Full
 from cordwood.log.native.coordinator import Coordinator, TopicRow
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.disk import Disk
-from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.env.workers import Done, Workers, nothing
 from cordwood.log.native.metadata.manager import METADATA_PLOG_BYTES_MIN, MetadataManager
 from cordwood.log.native.plog import OPEN_PLOGS_MAX, PlogId, PlogStore
 from cordwood.log.native.stream.recovery import Recovered, recover
-from cordwood.log.native.stream.rollover import PLOG_BYTES_MAX, Done, LogRollover, nothing
+from cordwood.log.native.stream.rollover import PLOG_BYTES_MAX, LogRolloverPolicy
 from cordwood.log.native.stream.spare import NewId
 from cordwood.log.native.stream.stream import Stream
 
@@ -180,12 +180,12 @@ class FolderWriter:
         for log in list(self._logs.values()):
             log.publish_again()
 
-    def quiet_down(self) -> None:
+    def give_space_back(self) -> None:
         """Take files and unwritten space from logs that are not written to."""
         idle_since = self._clock.monotonic() - self._settings.idle_seconds
         for stream in self._streams():
             if stream.holds_space and stream.last_used <= idle_since:
-                stream.queue.run(stream.quiet_down)
+                stream.give_space_back()
 
     def enforce_retention(self) -> None:
         """Blocks. Trims what topics no longer want to keep, by whole plogs.
@@ -272,7 +272,7 @@ class FolderWriter:
             self.plogs,
             self._workers,
             self._clock,
-            LogRollover(self._metadata, _service(owner), self._settings.plog_bytes_max),
+            LogRolloverPolicy(self._metadata, _service(owner), self._settings.plog_bytes_max),
             name=name,
             epoch=self._epoch,
             new_id=self._new_id,

@@ -8,12 +8,11 @@ from functools import partial
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import Coordinator
-from cordwood.log.native.env.workers import Job, Workers
+from cordwood.log.native.env.workers import Done, Job, Workers, nothing
 from cordwood.log.native.plog import PlogStore
 from cordwood.log.native.stream.append import Append, fail
 from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.log.native.stream.recovery import Recovered
-from cordwood.log.native.stream.rollover import Done, nothing
 from cordwood.log.native.stream.stream import Stream
 from cordwood.log.native.stream.write_queue import QUEUE_BYTES_MAX
 
@@ -76,13 +75,13 @@ class WrittenLog:
     def submit(self, append: Append) -> bool:
         """Queue an append; False if the queue is full."""
         if self._stream is not None and self._failure is None:
-            return self._stream.queue.submit(append)
+            return self._stream.submit(append)
         self.raise_failure()
         with self._lock:
             if self._closed is not None:
                 raise copy(self._closed)
             if self._stream is not None:
-                return self._stream.queue.submit(append)
+                return self._stream.submit(append)
             if self._early and self._early_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
             self._early.append(append)
@@ -112,7 +111,7 @@ class WrittenLog:
         if stream is None:
             self._workers.spawn(partial(self._open_then, job))
         else:
-            stream.queue.when_room(job)
+            stream.when_room(job)
 
     def open(self) -> Stream:
         """The stream, recovered if that has not been done yet. Blocks in the disk."""
@@ -130,12 +129,12 @@ class WrittenLog:
             with self._lock:
                 self._check_open()
                 for append in self._early:
-                    stream.queue.submit(append)
+                    stream.submit(append)
                 self._early = []
                 self._stream = stream
             if recovered.chain.droppable(self._start):
                 # Trimmed just before a crash.
-                stream.queue.run(partial(stream.drop, self._start, nothing))
+                stream.drop(self._start, nothing)
             return stream
 
     def extent(self, beyond: int | None = None) -> Extent:
@@ -193,7 +192,7 @@ class WrittenLog:
             # Last: where one of the two failed, the same call does all of it again.
             self._start = before
         stream = self.open()
-        stream.queue.run(partial(stream.drop, before, done))
+        stream.drop(before, done)
 
     def close(self, error: CordwoodError, done: Done) -> None:
         """Finish what is queued and seal; later calls raise `error`. Where that is under way it is waited for."""

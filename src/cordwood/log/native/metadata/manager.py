@@ -15,11 +15,11 @@ from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Dropped, Full, MetadataRecord, apply, decode, encode, whole_chain
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.clock import Clock
-from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.env.workers import Done, Workers, nothing
 from cordwood.log.native.plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.blocks import stored_batches
-from cordwood.log.native.stream.rollover import Done, NoRoom, nothing
+from cordwood.log.native.stream.rollover import NoRoom
 from cordwood.log.native.stream.spare import NewId
 from cordwood.log.native.stream.stream import Stream
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
@@ -58,7 +58,7 @@ class MetadataManager:
             plogs,
             workers,
             clock,
-            MetadataRollover(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_rollover),
+            MetadataRolloverPolicy(plogs, clock, coordinator, epoch, self.chains, plog_bytes_min, on_rollover),
             name="metadata",
             epoch=epoch,
             new_id=new_id,
@@ -82,7 +82,7 @@ class MetadataManager:
     def _submit(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
         batch = Batch.of([encode(record) for record in records], keys=[service.encode()] * len(records))
         append = Append(batch, len(records), _Recording(service, records, done), self._on_recorded, _NEVER)
-        queued = self._stream.queue.submit(append)
+        queued = self._stream.submit(append)
         # The queue takes 64 MiB, a record has a hundred bytes, and a log has few of them under way.
         assert queued
 
@@ -91,15 +91,15 @@ class MetadataManager:
         self._superfluous.update(self._dropped_by(service, [Full(())]))
 
     def stuck(self) -> str | None:
-        return self._stream.room_wanted_for if self._stream.queue.stalled() else None
+        return self._stream.room_wanted_for if self._stream.stalled() else None
 
     def retry(self) -> None:
         """Try again what waits for room; to be called now and then."""
-        if self._stream.queue.stalled():
+        if self._stream.stalled():
             # On a full disk the record of a trim may wait for the very space that the trim gives back.
             for id in list(self._superfluous):
                 self._plogs.delete(id)
-        self._stream.queue.retry()
+        self._stream.retry()
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         self._stream.finish(error, done)
@@ -159,7 +159,7 @@ class _Ready(NamedTuple):
     next_offset: int
 
 
-class MetadataRollover:
+class MetadataRolloverPolicy:
     """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator learns its id."""
 
     # A record that is refused would leave a log with acks that never come, and the next one without its predecessor.

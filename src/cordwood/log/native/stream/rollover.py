@@ -1,15 +1,19 @@
-"""What differs between a log's stream and the metadata stream when one plog follows another."""
+"""How a stream moves to its next plog: the change of its chain, and the policies that differ between streams.
+
+A log's stream and the metadata stream roll over in the same steps and under different policies: a log's rollover is
+recorded in the metadata stream, the metadata stream's own in the coordinator.
+"""
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from cordwood.log.native.chain.chain import Link
 from cordwood.log.native.chain.records import DROPPED_MAX, Dropped, Incremental, Init, MetadataRecord
+from cordwood.log.native.env.workers import Done, nothing
 from cordwood.log.native.plog import Plog
-
-Done = Callable[[], None]
-"""Called once, on any thread, when what was asked for is durable."""
 
 PLOG_BYTES_FIRST = 1024 * 1024
 PLOG_BYTES_MAX = 16 * 1024 * 1024
@@ -31,7 +35,42 @@ def is_full(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-class Rollover(Protocol):
+class ChangeState(Enum):
+    """How far a change of a chain has come."""
+
+    IN_MEMORY = "the stream works with the new chain; a crash brings the old one back"
+    RECORDED = "durable: acks that wait for it may leave, and dropped plogs may go"
+
+
+@dataclass(slots=True)
+class ChainChange:
+    """One change of a stream's chain: a rollover, a seal without a next plog, or dropped plogs.
+
+    The stream makes it, the policy records it, and the stream completes it once it is recorded.
+    """
+
+    rollovers: int
+    """How many rollovers the stream has made, this one included: once recorded, acks up to there may leave."""
+    sealed: Link | None = None
+    """The last plog, if the metadata does not know yet where it ends."""
+    following: Link | None = None
+    """The next plog, of a rollover."""
+    dropped: Sequence[Link] = ()
+    last: bool = False
+    """Whether the stream stops with it: then the file's own seal is synced, too."""
+    done: Done = nothing
+    state: ChangeState = ChangeState.IN_MEMORY
+
+    def records(self) -> list[MetadataRecord]:
+        """The metadata records that make it durable; none if the chain stays as it is."""
+        ids = [link.id for link in self.dropped]
+        drops: list[MetadataRecord] = [Dropped(ids[at : at + DROPPED_MAX]) for at in range(0, len(ids), DROPPED_MAX)]
+        if self.sealed is not None:
+            return [Incremental(self.sealed, self.following), *drops]
+        return drops if self.following is None else [Init(self.following), *drops]
+
+
+class RolloverPolicy(Protocol):
     patient: bool
     """Whether appends wait, in order and for ever, until there is room, or are refused."""
 
@@ -61,7 +100,7 @@ class Metadata(Protocol):
         """Why nothing can be recorded now, or None."""
 
 
-class LogRollover:
+class LogRolloverPolicy:
     """The plogs of a log: recorded in the metadata stream."""
 
     patient = False
@@ -73,8 +112,8 @@ class LogRollover:
         self._plog_bytes_max = plog_bytes_max
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        # The first ones are small, so that a thousand logs that each got one record do not reserve 16 GiB; but whoever
-        # comes with a large append comes again.
+        # The first ones are small, so that a thousand logs with one record each do not reserve 16 GiB. A large append
+        # is seldom the only one.
         wanted = max(PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)), _LARGE_APPENDS * needed)
         return max(needed, min(self._plog_bytes_max, wanted))
 
@@ -92,19 +131,3 @@ class LogRollover:
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
         self._metadata.record(self._service, records, done)
-
-
-def nothing() -> None:
-    """Done, and nobody waits for it."""
-
-
-def succeeded(sealed: Link | None, following: Link | None) -> list[MetadataRecord]:
-    """The record of a rollover; `sealed` is None when the chain's last plog is known to be sealed, or there is none."""
-    if sealed is not None:
-        return [Incremental(sealed, following)]
-    return [] if following is None else [Init(following)]
-
-
-def dropped(links: Sequence[Link]) -> list[MetadataRecord]:
-    ids = [link.id for link in links]
-    return [Dropped(ids[first : first + DROPPED_MAX]) for first in range(0, len(ids), DROPPED_MAX)]

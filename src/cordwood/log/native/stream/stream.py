@@ -1,36 +1,52 @@
-"""The writing side of a log: group commit, and the rollover from one plog to the next."""
+"""The writing side of a log: group commit, and the rollover to the next plog.
+
+Every method may be called from every thread and queues its own work: one job at a time writes, gives space back, drops
+plogs or stops (`write_queue`). So nothing here needs a lock, except the gate: metadata is recorded on other threads.
+
+Lock: `_gate_lock` orders acks (R8). It is held while the stream publishes its durable end, which may wait for the disk.
+`expire` does not take it.
+"""
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable, durable_of
-from cordwood.log.native.chain.records import MetadataRecord
 from cordwood.log.native.env.clock import Clock
-from cordwood.log.native.env.workers import Workers
+from cordwood.log.native.env.workers import Done, Workers
 from cordwood.log.native.plog import Plog, PlogStore
 from cordwood.records import frame_of
 
 from .ack_gate import AckGate, Synced
 from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
-from .rollover import Done, NoRoom, Rollover, dropped, is_full, succeeded
+from .rollover import ChainChange, ChangeState, NoRoom, RolloverPolicy, is_full
 from .spare import NewId, PlogMaker
 from .write_queue import WriteQueue
 
 _NOTHING_EXPECTED = {None}
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.stream")
+
+
+class LastPlog(Enum):
+    """What the last plog of the chain is to its stream."""
+
+    RECORDED = "sealed, and the metadata knows; or there is none"
+    SEALED = "sealed, and the next change of the chain records it"
+    OPEN = "takes appends"
+    RESTING = "takes appends once it is opened again and has its space back"
 
 
 class Stream:
     """A chain of plogs with one writer.
 
-    `turn` may be used from every thread; every other method that writes runs in turn. `chain` and `durable` are
-    replaced, never changed, so a reader takes `durable` first, then `chain`, and has a picture that holds.
+    `chain` and `durable` are replaced, never changed. A reader takes `durable` first, then `chain`: the chain may then
+    have more than is durable, never less.
     """
 
     def __init__(
@@ -38,7 +54,7 @@ class Stream:
         plogs: PlogStore,
         workers: Workers,
         clock: Clock,
-        succession: Rollover,
+        policy: RolloverPolicy,
         *,
         name: str,
         epoch: int,
@@ -51,44 +67,47 @@ class Stream:
         self.name = name
         self.chain = chain
         self.durable = durable_of(chain, next_offset)
-        self.queue = WriteQueue(name, workers, self._write)
         self.last_used = clock.monotonic()
         self.room_wanted_for: str | None = None
+        self._queue = WriteQueue(name, workers, self._write)
+        # The queue's own methods: one call less for every append.
+        self.submit = self._queue.submit
+        self.when_room = self._queue.when_room
+        self.retry = self._queue.retry
+        self.stalled = self._queue.stalled
         self._plogs = plogs
         self._workers = workers
         self._clock = clock
-        self._rollover = succession
+        self._policy = policy
         self._epoch = epoch
         self._on_durable = on_durable
         self._maker = PlogMaker(plogs, workers, new_id)
         self._made = 0
-        # What the last plog was made for: the next one is made for the like.
+        # The size of the append that the last plog was made for: the next one is made for the like.
         self._needed = 0
         self._gate = AckGate()
         self._gate_lock = threading.Lock()
         self._leaving: list[Append] = []
         self._rollovers = 0
+        self._last = LastPlog.SEALED if seal_due else LastPlog.RECORDED
+        # The last plog, while it is OPEN or RESTING.
         self._active: Plog | None = None
-        self._quiet = False
-        # The last link is sealed, but the metadata does not know yet.
-        self._seal_due = seal_due
         self._next_offset = next_offset
         self._max_timestamp = -1
         self._synced_offset = next_offset
         self._synced_timestamp = -1
         self._unsynced: list[Append] = []
-        self._refusal: Outcome = "not_written"
 
     @property
     def holds_space(self) -> bool:
-        """Whether `quiet_down` has something to give back: files, or the space of one that a crash left unsealed."""
-        return self._seal_due or self._maker.ahead or (self._active is not None and not self._quiet)
+        """Whether `give_space_back` has something to do: files, or the space of one that a crash left unsealed."""
+        return self._maker.ahead or self._last in (LastPlog.SEALED, LastPlog.OPEN)
 
     def expire(self, now: float) -> None:
-        """Tell callers whose time has run out; what is already being written may still become durable."""
-        self.queue.expire(now)
-        # Without the gate's lock, which is held while readers are told: that may wait for the disk.
-        flying = [*self.queue.in_flight, *self._gate.waiting(), *self._leaving]
+        """Fail appends whose time is over; those already being written may still become durable."""
+        self._queue.expire(now)
+        # Without the gate's lock, which is held while the end is published: that may wait for the disk.
+        flying = [*self._queue.in_flight, *self._gate.waiting(), *self._leaving]
         late = [append for append in flying if append.deadline <= now]
         if late:
             fail(
@@ -96,55 +115,35 @@ class Stream:
                 Timeout(f"{self.name}: the disk has not confirmed the append in time", outcome="unknown"),
             )
 
-    def quiet_down(self) -> None:
+    def give_space_back(self) -> None:
         """Hold no file and no unwritten space until the next append."""
-        self._maker.drop_spare()
-        if self._active is None:
-            sealed = self._take_due_seal()
-            self._record(succeeded(sealed, None), partial(self._seal_file_later, sealed))
-            return
-        if self._quiet:
-            return
-        try:
-            if not self._active.open:
-                self._plogs.reopen(self._active)
-            self._active.give_back()
-        except (NotFound, OSError):
-            self._abandon_active()
-            return
-        self._active.close()
-        self._quiet = True
+        self._queue.run(self._rest)
 
     def drop(self, before: int, done: Done) -> None:
         """Drop every plog of which all records are below `before`; the open one too."""
-        if before >= self._synced_offset:
-            self._abandon_active()
-        sealed = self._take_due_seal()
-        gone = self.chain.droppable(before)
-        self.chain = self.chain.without(link.id for link in gone)
-        self._record(succeeded(sealed, None) + dropped(gone), partial(self._on_drop_recorded, gone, sealed, done))
+        self._queue.run(partial(self._drop, before, done))
 
     def finish(self, error: CordwoodError, done: Done) -> None:
         """Write what is queued, seal, and take nothing more: later appends raise `error`."""
-        self.queue.run_last(partial(self._seal_and_stop, done), error)
+        self._queue.run_last(partial(self._seal_and_stop, done), error)
 
     # -- one group ----------------------------------------------------------------------------------------------
 
     def _write(self, group: list[Append]) -> list[Append]:
-        """Write and sync a group; returns what must wait for room (a patient stream only)."""
+        """Write and sync a group; returns the appends that must wait for room (a patient stream only)."""
         self.last_used = self._clock.monotonic()
-        kept = self._write_or_keep(group) if self._rollover.patient else self._write_or_refuse(group)
-        if self._active is not None and self._plogs.crowded and not self.queue.waiting():
+        kept = self._write_or_keep(group) if self._policy.patient else self._write_or_refuse(group)
+        if self._active is not None and self._plogs.crowded and not self._queue.waiting():
             self._active.close()
         return kept
 
     def _write_or_keep(self, group: list[Append]) -> list[Append]:
-        # A sync or a write that failed is never retried on that file: what it held goes to a new plog.
+        # A sync or a write that failed is never retried on that file: its appends go to a new plog.
         for _ in range(2):
             try:
-                return self._put_and_sync(group)
+                return self._put_and_sync(group, "not_written")
             except Exception as error:
-                # Whatever it was, also a defect: what comes later builds on these, so they keep their place, and wait.
+                # Also after a defect: later appends build on these, so they keep their place, and wait.
                 if not isinstance(error, OSError):
                     _LOGGER.exception("%s: a write failed", self.name)
                 group = self._give_up_plog(group)
@@ -153,14 +152,13 @@ class Stream:
 
     def _write_or_refuse(self, group: list[Append]) -> list[Append]:
         try:
-            return self._put_and_sync(group)
+            return self._put_and_sync(group, "not_written")
         except OSError:
             # As above, but once.
             lost = self._give_up_plog(group)
-        # R8: until the seal of the failed plog is recorded, a crash may bring its frames back.
-        self._refusal = "unknown"
         try:
-            return self._put_and_sync(lost)
+            # R8: until the seal of the failed plog is recorded, a crash may bring its frames back.
+            return self._put_and_sync(lost, "unknown")
         except OSError as error:
             failure = Unavailable(
                 f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown"
@@ -168,39 +166,37 @@ class Stream:
             failure.__cause__ = error
             fail(self._give_up_plog(lost), failure)
             return []
-        finally:
-            self._refusal = "not_written"
 
-    def _put_and_sync(self, group: list[Append]) -> list[Append]:
+    def _put_and_sync(self, group: list[Append], if_refused: Outcome) -> list[Append]:
         left = deque(frames(group))
         kept: list[Append] = []
         self.room_wanted_for = None
         try:
             while left:
-                self._put(*left[0])
+                self._put(*left[0], if_refused)
                 left.popleft()
         except NoRoom as no_room:
-            kept = self._no_room([append for frame, _ in left for append in frame], no_room)
+            kept = self._keep_or_refuse([append for frame, _ in left for append in frame], no_room, if_refused)
         if self._unsynced:
             self._sync()
         return kept
 
-    def _no_room(self, appends: list[Append], reason: NoRoom) -> list[Append]:
-        if self._rollover.patient:
+    def _keep_or_refuse(self, appends: list[Append], reason: NoRoom, if_refused: Outcome) -> list[Append]:
+        if self._policy.patient:
             self.room_wanted_for = str(reason)
             return appends
-        if self._refusal == "unknown":
+        if if_refused == "unknown":
             text = f"{self.name}: the write failed, and may be durable or not; then there was {reason}"
         else:
             advice = "free some space" if is_full(reason.__cause__) else "mend that"
             text = f"{self.name}: {reason}; {advice} and append again"
-        refused = Unavailable(text, outcome=self._refusal)
+        refused = Unavailable(text, outcome=if_refused)
         refused.__cause__ = reason.__cause__
         fail(appends, refused)
         return []
 
-    def _put(self, frame: list[Append], size: int) -> None:
-        frame = self._refuse_unexpected(frame)
+    def _put(self, frame: list[Append], size: int, if_refused: Outcome) -> None:
+        frame = self._refuse_unexpected(frame, if_refused)
         if not frame:
             return
         active = self._active
@@ -221,14 +217,14 @@ class Stream:
         for append, offsets in zip(frame, map(range, starts, starts[1:]), strict=True):
             append.result = offsets
         # Where others wait for this group, the pieces would only cost them the interpreter lock.
-        alone = len(self.queue.in_flight) == 1
+        alone = len(self._queue.in_flight) == 1
         active.append(encoded.pieces(streamed=alone), encoded.length, active.end)
         self._next_offset = starts[-1]
         self._max_timestamp = max(self._max_timestamp, encoded.timestamp_max)
         self._unsynced += frame
 
-    def _refuse_unexpected(self, frame: list[Append]) -> list[Append]:
-        """Refuse appends that name another offset than the one they would get."""
+    def _refuse_unexpected(self, frame: list[Append], if_refused: Outcome) -> list[Append]:
+        """Refuse appends that name another offset than the one they would get; returns the others."""
         if set(map(expected_of, frame)) == _NOTHING_EXPECTED:
             return frame
         accepted, offset = [], self._next_offset
@@ -238,7 +234,7 @@ class Stream:
                 offset += append.count
             else:
                 reason = f"{self.name} is at offset {offset}, not at {append.expected}: read on and decide again"
-                fail([append], Conflict(reason, actual=offset, outcome=self._refusal))
+                fail([append], Conflict(reason, actual=offset, outcome=if_refused))
         return accepted
 
     def _sync(self) -> None:
@@ -254,7 +250,7 @@ class Stream:
         with self._gate_lock:
             self._release(self._gate.hold(group))
         if active.end * 2 >= active.size:
-            self._maker.make_ahead(self._rollover.plog_bytes(self._made, self._needed))
+            self._maker.make_ahead(self._policy.plog_bytes(self._made, self._needed))
 
     def _release(self, groups: list[Synced]) -> None:
         """Publish, then ack; under the gate's lock, so that the order holds."""
@@ -265,17 +261,31 @@ class Stream:
             deliver(self._leaving)
             self._leaving = []
 
-    # -- from one plog to the next ------------------------------------------------------------------------------
+    # -- the last plog ------------------------------------------------------------------------------------------
 
     def _roll_over(self, size: int) -> Plog:
-        """Go on in the next plog at once; what is written there is acked when the rollover is recorded."""
+        """Continue in the next plog at once; its appends are acked when the rollover is recorded."""
         if self._unsynced:
             # First: the list that a plog of the metadata begins with may grow by it.
             self._sync()
-        wanted, least = self._rollover.plog_bytes(self._made, size), self._rollover.plog_bytes_least(size)
-        following = self._rollover.ready(size, self._next_offset) or self._maker.make(wanted, least)
+        following = self._prepare_following(size)
+        self._made += 1
+        self._needed = size
+        self._retire_active()
+        sealed = self._take_sealed()
+        link = Link(following.id, self._next_offset)
+        self.chain = self.chain.with_link(link) if self._policy.keeps_plogs else Chain([link])
+        self._active, self._last = following, LastPlog.OPEN
+        self._max_timestamp = self._synced_timestamp = -1
+        self._rollovers += 1
+        self._record(ChainChange(self._rollovers, sealed, link))
+        return following
+
+    def _prepare_following(self, size: int) -> Plog:
+        wanted, least = self._policy.plog_bytes(self._made, size), self._policy.plog_bytes_least(size)
+        following = self._policy.ready(size, self._next_offset) or self._maker.make(wanted, least)
         try:
-            self._next_offset = self._synced_offset = self._rollover.prepare(following, self._next_offset)
+            self._next_offset = self._synced_offset = self._policy.prepare(following, self._next_offset)
         except OSError:
             self._maker.give_back(following)
             raise
@@ -285,34 +295,24 @@ class Stream:
             else:
                 self._maker.discard(following)
             raise
-        self._made += 1
-        self._needed = size
-        self._retire_active()
-        sealed = self._take_due_seal()
-        link = Link(following.id, self._next_offset)
-        self.chain = self.chain.with_link(link) if self._rollover.keeps_plogs else Chain([link])
-        self._active = following
-        self._max_timestamp = self._synced_timestamp = -1
-        self._rollovers += 1
-        self._record(succeeded(sealed, link), partial(self._seal_file_later, sealed))
         return following
 
     def _reopen_active(self, active: Plog, size: int) -> Plog:
         """The plog again, with its space; or the next one, where there is no room for all that it gave back."""
         try:
             self._plogs.reopen(active)
-            if self._quiet:
+            if self._last is LastPlog.RESTING:
                 active.reserve()
         except OSError as error:
             active.close()
             if is_full(error):
                 return self._roll_over(size)
-            raise NoRoom(f"no room to go on in plog {active.id}: {error.strerror or error}") from error
-        self._quiet = False
+            raise NoRoom(f"no room to continue in plog {active.id}: {error.strerror or error}") from error
+        self._last = LastPlog.OPEN
         return active
 
     def _give_up_plog(self, group: list[Append]) -> list[Append]:
-        """The appends of the group that are not synced, and not refused either, after a plog failed."""
+        """Abandon a plog that failed; returns the appends of the group that are neither synced nor refused."""
         self._abandon_active()
         settled = self._synced_offset
         lost = [x for x in group if x.error is None and (x.result is None or x.result.start >= settled)]
@@ -322,7 +322,7 @@ class Stream:
         return lost
 
     def _abandon_active(self) -> None:
-        """What the plog holds up to its last good sync stands; the rest, of a group that broke off, is taken back."""
+        """Keep what the plog holds up to its last good sync, and take the rest back: its group broke off."""
         self._unsynced = []
         self._next_offset = self._synced_offset
         self._max_timestamp = self._synced_timestamp
@@ -336,35 +336,75 @@ class Stream:
         sealed = self.chain.last.sealed(self._active.synced_end, self._synced_offset, self._synced_timestamp)
         self.chain = self.chain.with_last(sealed)
         self._active.close()
-        self._active = None
-        self._quiet = False
-        self._seal_due = True
+        self._active, self._last = None, LastPlog.SEALED
 
-    def _take_due_seal(self) -> Link | None:
-        due, self._seal_due = self._seal_due, False
-        return self.chain.last if due else None
+    def _take_sealed(self) -> Link | None:
+        """The last link, if it is sealed and the metadata does not know; from now on it does."""
+        if self._last is not LastPlog.SEALED:
+            return None
+        self._last = LastPlog.RECORDED
+        return self.chain.last
 
-    # -- after a change of the chain is recorded ----------------------------------------------------------------
+    def _rest(self) -> None:
+        self._maker.drop_spare()
+        if self._last is LastPlog.SEALED:
+            self._record(ChainChange(self._rollovers, self._take_sealed()))
+        elif self._last is LastPlog.OPEN:
+            assert self._active is not None
+            try:
+                if not self._active.open:
+                    self._plogs.reopen(self._active)
+                self._active.give_back()
+            except (NotFound, OSError):
+                self._abandon_active()
+                return
+            self._active.close()
+            self._last = LastPlog.RESTING
 
-    def _record(self, records: list[MetadataRecord], then: Done) -> None:
+    def _drop(self, before: int, done: Done) -> None:
+        if before >= self._synced_offset:
+            self._abandon_active()
+        sealed = self._take_sealed()
+        gone = self.chain.droppable(before)
+        self.chain = self.chain.without(link.id for link in gone)
+        self._record(ChainChange(self._rollovers, sealed, dropped=gone, done=done))
+
+    def _seal_and_stop(self, done: Done) -> None:
+        self._maker.drop_spare()
+        self._retire_active()
+        self._record(ChainChange(self._rollovers, self._take_sealed(), last=True, done=done))
+
+    # -- a change of the chain ----------------------------------------------------------------------------------
+
+    def _record(self, change: ChainChange) -> None:
+        """Have it recorded; it is completed when that is durable, on whichever thread."""
+        records = change.records()
         if records:
-            self._rollover.record(records, partial(self._on_recorded, self._rollovers, then))
+            self._policy.record(records, partial(self._on_recorded, change))
         else:
-            then()
+            self._complete(change)
 
-    def _on_recorded(self, rollover: int, then: Done) -> None:
+    def _on_recorded(self, change: ChainChange) -> None:
         with self._gate_lock:
-            self._release(self._gate.open_through(rollover))
-        then()
+            self._release(self._gate.open_through(change.rollovers))
+        self._complete(change)
 
-    def _seal_file_later(self, link: Link | None) -> None:
-        if link is not None:
-            self._workers.spawn(partial(self._seal_file, link))
+    def _complete(self, change: ChainChange) -> None:
+        assert change.state is ChangeState.IN_MEMORY, "a change is recorded once"
+        change.state = ChangeState.RECORDED
+        for link in change.dropped:
+            self._plogs.delete(link.id)
+        if change.sealed is not None and change.sealed not in change.dropped:
+            if change.last:
+                self._seal_file(change.sealed, synced=True)
+            else:
+                self._workers.spawn(partial(self._seal_file, change.sealed))
+        change.done()
 
     def _seal_file(self, link: Link, *, synced: bool = False) -> None:
-        """The file's own seal is for repair and for servers; the chain already says where the plog ends.
+        """Write the file's own seal, for repair and for servers; the chain already says where the plog ends.
 
-        So it is not worth a sync that would hold up the log's own ones, but at a close (R1).
+        It is not worth a sync that would hold up the log's own ones, except at a close (R1).
         """
         assert link.end is not None
         try:
@@ -381,21 +421,3 @@ class Stream:
             return
         finally:
             plog.close()
-
-    def _on_drop_recorded(self, gone: list[Link], sealed: Link | None, done: Done) -> None:
-        for link in gone:
-            self._plogs.delete(link.id)
-        if sealed not in gone:
-            self._seal_file_later(sealed)
-        done()
-
-    def _seal_and_stop(self, done: Done) -> None:
-        self._maker.drop_spare()
-        self._retire_active()
-        sealed = self._take_due_seal()
-        self._record(succeeded(sealed, None), partial(self._on_stopped, sealed, done))
-
-    def _on_stopped(self, link: Link | None, done: Done) -> None:
-        if link is not None:
-            self._seal_file(link, synced=True)
-        done()

@@ -1,8 +1,9 @@
-"""Whose turn it is to write.
+"""The appends and jobs of one stream, done one at a time.
 
-All writing of one stream is done by one job at a time, its *turn*: it takes everything that waits, and goes on until
-nothing waits. Housekeeping (giving space back, dropping plogs, closing) takes the same turn, so none of it races with
-a write.
+One worker at a time runs for a stream: it takes everything that waits as a group, and continues until nothing waits.
+Housekeeping (giving space back, dropping plogs, stopping) runs there too, so none of it races with a write.
+
+Lock: `_lock` guards the queue and is never held during I/O: event loops submit appends.
 """
 
 import logging
@@ -20,13 +21,13 @@ from .append import Append, fail
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.stream")
 
 
 class WriteQueue:
     """The appends and jobs that wait for one stream, and at most one worker that does them.
 
-    `write` gets a group of appends; it returns those that must wait for the next turn, which `retry` starts.
+    `write` gets a group of appends; it returns those that must wait for room, until `retry`.
     """
 
     def __init__(self, name: str, workers: Workers, write: Callable[[list[Append]], list[Append]]) -> None:
@@ -42,7 +43,7 @@ class WriteQueue:
         self._deadline = inf
         self._jobs: deque[Job] = deque()
         self._room_wanted: list[Job] = []
-        self._taken = False
+        self._running = False
         self._stalled = False
         self._closed: CordwoodError | None = None
 
@@ -61,9 +62,9 @@ class WriteQueue:
             self._queue_bytes = queued + weight
             if append.deadline < self._deadline:
                 self._deadline = append.deadline
-            if self._taken or self._stalled:
+            if self._running or self._stalled:
                 return True
-            self._taken = True
+            self._running = True
         finally:
             self._release()
         self._workers.spawn(self._run)
@@ -81,9 +82,9 @@ class WriteQueue:
         """Run `job` where it cannot race with a write, before the appends that wait."""
         with self._lock:
             self._jobs.append(job)
-            if self._taken:
+            if self._running:
                 return
-            self._taken = True
+            self._running = True
         self._workers.spawn(self._run)
 
     def run_last(self, job: Job, error: CordwoodError) -> None:
@@ -95,9 +96,9 @@ class WriteQueue:
     def retry(self) -> None:
         """Try what `write` gave back once more."""
         with self._lock:
-            if self._taken or not self._stalled:
+            if self._running or not self._stalled:
                 return
-            self._taken, self._stalled = True, False
+            self._running, self._stalled = True, False
         self._workers.spawn(self._run)
 
     def waiting(self) -> bool:
@@ -132,7 +133,7 @@ class WriteQueue:
                 group = self._take_group() if job is None and not self._stalled else []
                 room, self._room_wanted = self._room_wanted, []
                 if job is None and not group and (self._stalled or not self._queue):
-                    self._taken = False
+                    self._running = False
                     finished = True
                 else:
                     finished = False
@@ -149,7 +150,7 @@ class WriteQueue:
         try:
             job()
         except Exception:
-            # The turn must go on for the others; whoever asked for the job has its own deadline.
+            # The others must continue; the caller that asked for the job has its own deadline.
             _LOGGER.exception("%s: housekeeping failed", self._name)
 
     def _take_group(self) -> list[Append]:
