@@ -160,7 +160,7 @@ def open_files() -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("name", ["cordwood-open", "cordwood-write", "cordwood-expire", "cordwood-retention"])
+@pytest.mark.parametrize("name", ["cordwood-open", "cordwood-write", "cordwood-expire", "cordwood-timer"])
 async def test_a_folder_for_which_no_thread_can_be_had_is_unavailable_and_let_go(
     data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from cordwood.errors import Unavailable
-from cordwood.log.native.env.workers import ThreadWorkers, Ticker
+from cordwood.log.native.env.workers import ThreadWorkers
 
 
 def test_jobs_run_side_by_side_up_to_the_limit() -> None:
@@ -78,13 +78,3 @@ def test_workers_that_get_no_thread_at_all_say_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(Unavailable, match="none can be had: can't start new thread"):
         ThreadWorkers("none", 3)
-
-
-def test_a_ticker_ticks_until_it_is_closed() -> None:
-    ticks = threading.Semaphore(0)
-    ticker = Ticker("test", 0.001, ticks.release)
-    assert all(ticks.acquire(timeout=5) for _ in range(3))
-    ticker.close()
-    while ticks.acquire(blocking=False):
-        pass
-    assert not ticks.acquire(timeout=0.05)
