@@ -7,21 +7,22 @@ import sys
 import time
 import weakref
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from cordwood.errors import CordwoodError, InvalidInput, Unavailable
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
 from cordwood.log.calls.outcome import change
 from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
+    LEFT_OUT,
+    LeftOut,
+    TopicChange,
+    TopicConfig,
     checked_partition,
-    checked_partitions,
-    checked_replication,
-    checked_retention,
-    checked_retention_bytes,
     checked_topic_name,
 )
 from cordwood.records import Batch
@@ -34,13 +35,16 @@ def connect(
     *,
     config: Mapping[str, str] = NO_CONFIG,
     timeout: float = 30,
+    wait: float = 0,
     read_only: bool = False,
 ) -> "Connecting":
     """Connect to the logs at `url`; `await` it, or use it as `async with`.
 
     `file:./data` is a folder: nothing to install or to start. `kafka://b1:9092,b2:9092` is a Kafka cluster (extra
     `kafka`), with librdkafka settings as a query or, for secrets, in `config`. `timeout` is for connecting, and for
-    each call unless it has its own. `read_only` works beside a writing process: it takes no lock, and writes and
+    each call unless it has its own. `wait` is how many seconds to wait for a folder that another process writes; then,
+    and at once by default, the call raises `Unavailable` with `reason="busy"`. It has no effect on `kafka://`, or with
+    `read_only`, which take no lock. `read_only` works beside a writing process: it takes no lock, and writes and
     repairs nothing.
 
     ```python
@@ -54,15 +58,16 @@ def connect(
     seconds = checked_timeout(timeout)
     if not seconds:
         raise InvalidInput(f"timeout is {timeout!r} seconds: it must be more than 0")
-    return Connecting(parsed, seconds, read_only)
+    return Connecting(parsed, seconds, checked_timeout(wait, "wait"), read_only)
 
 
 class Connecting:
     """A connection that is about to be made: await it, or enter it."""
 
-    def __init__(self, url: Url, timeout: float, read_only: bool) -> None:
+    def __init__(self, url: Url, timeout: float, wait: float, read_only: bool) -> None:
         self._url = url
         self._timeout = timeout
+        self._wait = wait
         self._read_only = read_only
         self._client: Client | None = None
 
@@ -86,25 +91,30 @@ class Connecting:
         return f"cordwood.connect({str(self._url)!r}): await it, or enter it with `async with`"
 
     async def _connect(self) -> "Client":
-        engine = await _open(self._url, self._timeout, self._read_only)
+        engine = await _open(self._url, self._timeout, self._wait, self._read_only)
         return Client(engine, self._url, timeout=self._timeout, read_only=self._read_only)
 
 
-async def _open(url: Url, timeout: float, read_only: bool) -> Engine:
+async def _open(url: Url, timeout: float, wait: float, read_only: bool) -> Engine:
     if isinstance(url, FileUrl):
         # Before the import, which needs modules that others do not have.
         if sys.platform != "linux":
-            raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}")
+            raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}", reason="unsupported")
         from cordwood.log.native.api.engine import open_folder
 
-        return await open_folder(url.path, timeout=timeout, read_only=read_only)
+        return await open_folder(url.path, timeout=timeout, wait=wait, read_only=read_only)
     if isinstance(url, KafkaUrl):
         try:
             from cordwood.log.kafka.engine import open_kafka
         except ImportError as error:
-            raise Unavailable(f"{url} needs confluent-kafka: pip install 'cordwood[kafka]'") from error
+            raise Unavailable(
+                f"{url} needs confluent-kafka: pip install 'cordwood[kafka]'", reason="missing-extra"
+            ) from error
         return await open_kafka(url, timeout=timeout, read_only=read_only)
-    raise Unavailable(f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER or kafka://HOST:PORT")
+    raise Unavailable(
+        f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER or kafka://HOST:PORT",
+        reason="unsupported",
+    )
 
 
 class Client:
@@ -133,16 +143,19 @@ class Client:
         self,
         name: str,
         *,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int | None = None,
         retention: timedelta | None = None,
         retention_bytes: int | None = None,
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Make a topic; `Conflict` if it exists, unless `exist_ok`: then it stays as it is.
+        """Make a topic; `Conflict` if it exists.
 
-        Without `retention` and `retention_bytes` records are kept until they are trimmed.
+        With `exist_ok` a topic that exists stays as it is. Then `Conflict` is raised only where the topic differs
+        in an argument that the call names. `partitions=None` means 1 for a new topic, and the number never
+        changes, because keys would move. Without `retention` and `retention_bytes` records are kept until they
+        are trimmed.
 
         ```python
         await cw.create_topic("events", partitions=4, retention=timedelta(days=7))
@@ -150,15 +163,34 @@ class Client:
         """
         self._check_open()
         with change():
-            return await self._engine.create_topic(
-                checked_topic_name(name),
-                partitions=checked_partitions(partitions),
-                replication=checked_replication(replication),
-                retention=checked_retention(retention),
-                retention_bytes=checked_retention_bytes(retention_bytes),
-                exist_ok=exist_ok,
-                timeout=self._time(timeout),
+            config = TopicConfig(partitions, replication, retention, retention_bytes)
+            info = await self._engine.create_topic(
+                checked_topic_name(name), config, exist_ok=exist_ok, timeout=self._time(timeout)
             )
+            if exist_ok:
+                _check_as_named(info, config)
+            return info
+
+    async def alter_topic(
+        self,
+        name: str,
+        *,
+        retention: timedelta | LeftOut | None = LEFT_OUT,
+        retention_bytes: int | LeftOut | None = LEFT_OUT,
+        timeout: float | None = None,
+    ) -> TopicInfo:
+        """Change the limits of a topic; one that is left out stays as it is, and None removes it.
+
+        A call that names neither is `InvalidInput`. A topic that does not exist is `NotFound`.
+
+        ```python
+        await cw.alter_topic("events", retention=timedelta(days=7), retention_bytes=None)
+        ```
+        """
+        self._check_open()
+        with change():
+            limits = TopicChange(retention, retention_bytes)
+            return await self._engine.alter_topic(checked_topic_name(name), limits, timeout=self._time(timeout))
 
     async def topics(self, prefix: str = "", *, timeout: float | None = None) -> list[str]:
         """The names of all topics that begin with `prefix`, sorted.
@@ -299,10 +331,26 @@ class Client:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable(f"the connection to {self.url} is closed: connect again", outcome="not_written")
+            raise Unavailable(
+                f"the connection to {self.url} is closed: connect again", outcome="not_written", reason="closed"
+            )
 
     def _time(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else checked_timeout(timeout)
+
+
+def _check_as_named(info: TopicInfo, config: TopicConfig) -> None:
+    """`Conflict` where a topic differs in a setting that the call names."""
+    differences = [
+        f"{field.name} is {found}, not {wanted}"
+        for field in fields(config)
+        if (wanted := getattr(config, field.name)) is not None and (found := getattr(info, field.name)) != wanted
+    ]
+    if differences:
+        raise Conflict(
+            f"topic {info.name!r} exists, and its {', its '.join(differences)}:"
+            " leave the argument out to use the topic as it is; alter_topic changes a retention"
+        )
 
 
 def _all_or_error(results: Mapping[int, Sequence[int] | BaseException]) -> dict[int, Sequence[int]]:

@@ -6,10 +6,32 @@ pickling and copying, since errors cross process borders; only the chained cause
 exception.
 """
 
+import errno
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 Outcome = Literal["not_written", "unknown"]
+
+Reason = Literal[
+    "busy",
+    "full",
+    "permission",
+    "missing-extra",
+    "missing-java",
+    "unsupported",
+    "closed",
+    "forked",
+    "other-loop",
+    "read-only",
+    "unreachable",
+    "version",
+    "tls",
+    "failed",
+]
+"""Why something is `Unavailable`; docs/operating.md has a line for each."""
+
+_PASSING: frozenset[Reason] = frozenset({"busy", "full", "unreachable", "failed"})
+"""Reasons that may pass while the program does nothing but wait."""
 
 
 class CordwoodError(Exception):
@@ -25,6 +47,8 @@ class CordwoodError(Exception):
     ...     print("free some space and repeat")
     free some space and repeat
     """
+
+    _passing: ClassVar[bool] = False
 
     outcome: Outcome | None
     written: Mapping[Any, Any] | None
@@ -42,6 +66,15 @@ class CordwoodError(Exception):
         self.outcome = outcome
         self.written = written
         self.unknown = unknown
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later, unchanged, and cannot write anything twice.
+
+        >>> Timeout("the disk did not answer").retryable, Timeout("no ack came", outcome="unknown").retryable
+        (True, False)
+        """
+        return self._passing and self.outcome != "unknown"
 
     # The inherited one calls the class with `args` alone, which required keywords would refuse.
     def __reduce__(self) -> tuple[Any, ...]:
@@ -118,6 +151,8 @@ class Sealed(CordwoodError):
     cordwood.errors.Sealed: plog 12 is sealed at byte 4096: append to the last plog
     """
 
+    _passing = True
+
 
 class Trimmed(CordwoodError):
     """What was asked for has been trimmed away; `start` is the first offset that is still kept.
@@ -155,10 +190,38 @@ class Corrupt(CordwoodError):
 class Unavailable(CordwoodError):
     """It cannot be done here or now: the folder has another writer, a server is away, the object is closed.
 
-    >>> raise Unavailable("the folder is written by process 4711: stop it, or connect read-only")
-    Traceback (most recent call last):
-    cordwood.errors.Unavailable: the folder is written by process 4711: stop it, or connect read-only
+    `reason` is one word for it. Of a folder that is `"busy"`, `pid` is the process that writes it, if that is known.
+
+    >>> error = Unavailable("the folder is written by process 4711: stop it, or wait", reason="busy", pid=4711)
+    >>> error.reason, error.pid, error.retryable
+    ('busy', 4711, True)
     """
+
+    reason: Reason
+    pid: int | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: Reason,
+        pid: int | None = None,
+        outcome: Outcome | None = None,
+        written: Mapping[Any, Any] | None = None,
+        unknown: Mapping[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(message, outcome=outcome, written=written, unknown=unknown)
+        self.reason = reason
+        self.pid = pid
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later: by the reason, and never where a write may have succeeded.
+
+        >>> Unavailable("no room", reason="full", outcome="not_written").retryable
+        True
+        """
+        return self.reason in _PASSING and self.outcome != "unknown"
 
 
 class Timeout(CordwoodError, TimeoutError):
@@ -168,6 +231,30 @@ class Timeout(CordwoodError, TimeoutError):
     >>> isinstance(error, TimeoutError), error.outcome
     (True, 'unknown')
     """
+
+    _passing = True
+
+
+_OF_ERRNO: Mapping[int, Reason] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EROFS: "permission",
+}
+
+
+def reason_of(error: BaseException | None) -> Reason:
+    """The reason of an `Unavailable` that is raised because of this error.
+
+    >>> reason_of(OSError(errno.ENOSPC, "No space left on device")), reason_of(RuntimeError("can't start new thread"))
+    ('full', 'failed')
+    """
+    if isinstance(error, Unavailable):
+        return error.reason
+    if isinstance(error, OSError):
+        return _OF_ERRNO.get(error.errno or 0, "failed")
+    return "failed"
 
 
 def _restore(cls: type[CordwoodError], args: tuple[Any, ...]) -> CordwoodError:

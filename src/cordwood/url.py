@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from cordwood.errors import InvalidInput, Unavailable
+from cordwood.errors import InvalidInput, Unavailable, reason_of
 
 ALLOWED = "file:FOLDER, kafka://HOST:PORT,…?NAME=VALUE&…, plog://HOST:PORT,…/CLUSTER or a path object"
 KAFKA_PORT = 9092  # what librdkafka takes for a broker without a port
@@ -172,7 +172,7 @@ def _folder(url: str, path: str) -> FileUrl:
         return FileUrl(Path(path).absolute())
     except OSError as error:
         why = f"its path is relative, and there is no current folder: {error}"
-        raise Unavailable(f"cannot connect to {masked_url(url)!r}: {why}") from error
+        raise Unavailable(f"cannot connect to {masked_url(url)!r}: {why}", reason=reason_of(error)) from error
 
 
 def _kafka_url(url: str, rest: str, config: Mapping[str, str]) -> KafkaUrl:

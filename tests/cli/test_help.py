@@ -23,6 +23,7 @@ def test_these_are_the_commands() -> None:
         "",
         "topics",
         "topics create",
+        "topics alter",
         "topics delete",
         "log",
         "log read",

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.cli import connection
 from cordwood.client import Connecting, connect
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Start
 
 
 def test_what_was_created_is_listed(run: Command) -> None:
@@ -67,6 +67,7 @@ def test_a_folder_that_does_not_exist_is_said_and_not_made(run: Command, folder:
         "log append nope",
         "log trim nope --before 0",
         "topics delete nope --yes",
+        "topics alter nope --retention none",
         "wal mark m 7 42 --through 1",
         "wal clean m 7",
     ],
@@ -108,6 +109,20 @@ def test_creating_twice_fails_unless_that_is_ok(run: Command) -> None:
     assert ran.err == "cordwood: topic 'events' exists already: --exist-ok takes it as it is\n"
     again = run("topics", "create", "events", "--exist-ok", "--json")
     assert (again.code, json.loads(again.out)["partitions"]) == (0, 3)
+    other = run("topics", "create", "events", "--exist-ok", "--partitions", "1")
+    assert (other.code, other.out) == (1, "")
+    assert other.err.startswith("cordwood: topic 'events' exists, and its partitions is 3, not 1: ")
+
+
+def test_limits_are_altered_and_others_stay(run: Command) -> None:
+    run("topics", "create", "events", "--retention", "7d")
+    assert "7d or 10" in run("topics", "alter", "events", "--retention-bytes", "10GiB").out
+    altered = json.loads(run("topics", "alter", "events", "--retention", "none", "--json").out)
+    assert (altered["retention_seconds"], altered["retention_bytes"]) == (None, 10 << 30)
+    assert json.loads(run("topics", "--json").out) == {**altered, "records": 0}
+    missing = run("topics", "alter", "nope", "--retention", "7d")
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err == "cordwood: topic 'nope' does not exist: `cordwood topics` lists those that do\n"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,10 @@ def test_creating_twice_fails_unless_that_is_ok(run: Command) -> None:
         ("create", "x", "--retention-bytes", "0"),
         ("create", "x", "--retention-bytes", "99999999TiB"),
         ("create", "x", "--retention-bytes", "9" * 400),
+        ("alter",),
+        ("alter", "x"),
+        ("alter", "x", "--retention", "0d"),
+        ("alter", "x", "--retention-bytes", "None"),
         ("delete",),
         ("rename", "x"),
         ("--url", "data"),
@@ -154,8 +173,9 @@ def test_the_timeout_is_that_of_the_connection(
 ) -> None:
     timeouts: list[float] = []
 
-    def noted(url: str, *, config: dict[str, str], timeout: float, read_only: bool) -> Connecting:
+    def noted(url: str, *, config: dict[str, str], timeout: float, wait: float, read_only: bool) -> Connecting:
         timeouts.append(timeout)
+        assert wait == 0
         return connect(url, config=config, timeout=30, read_only=read_only)
 
     monkeypatch.setattr(connection, "connect", noted)
@@ -227,3 +247,31 @@ def test_without_any_url_it_is_a_folder_here(
         monkeypatch.setenv("CORDWOOD_URL", value)
     assert run("topics", "create", "events").code == 0
     assert (tmp_path / "cordwood-data").is_dir()
+
+
+HOLDER = """
+import sys, cordwood
+cw = cordwood.sync.connect(sys.argv[1])
+print("holds", flush=True)
+sys.stdin.readline()
+cw.close()
+"""
+
+
+@pytest.mark.processes
+def test_a_command_that_writes_waits_for_a_busy_folder_if_it_is_told_to(
+    run: Command, start: Start, folder: Path
+) -> None:
+    holder = start("-c", HOLDER, f"file:{folder}", python=())
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"holds\n"
+    refused = run("topics", "create", "events")
+    assert (refused.code, f"written by process {holder.pid}" in refused.err) == (1, True)
+    assert run("topics", "create", "events", "--wait", "200ms").code == 1
+    waiting = start("topics", "create", "events", "--wait", "1m", "--json")
+    assert run("topics", "--wait", "1m").code == 0, "a command that reads needs no turn"
+    holder.stdin.write(b"\n")
+    holder.stdin.flush()
+    out, errors = waiting.communicate(timeout=60)
+    assert (waiting.returncode, json.loads(out)["topic"], errors) == (0, "events", b"")

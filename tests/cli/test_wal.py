@@ -216,7 +216,7 @@ def test_what_is_not_there_is_named_with_what_to_do(run: Command) -> None:
 @pytest.mark.usefixtures("region")
 def test_a_log_that_refuses_to_be_trimmed_is_no_success(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(self: object, before: int, *, timeout: float | None = None) -> None:
-        raise Unavailable("trimming metrics_data_7/0: this user lacks rights on the topic")
+        raise Unavailable("trimming metrics_data_7/0: this user lacks rights on the topic", reason="permission")
 
     assert run("wal", "mark", "metrics", "7", "42", "--through", "4").code == 0
     with monkeypatch.context() as guarded:

@@ -4,7 +4,8 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cordwood import client, sync
 from cordwood.errors import CordwoodError, NotFound
 from cordwood.log import TopicInfo
+from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.records import FRAME_BYTES_MAX, Batch, StoredBatch, frame_bytes
 from cordwood.testing.appending import Appending
 from cordwood.testing.concurrency import Concurrency
@@ -152,8 +154,8 @@ class DeletedComesBack(MemoryEngine):
         self.kept = self.found(name)[1]
         await super().delete_topic(name, timeout=timeout)
 
-    async def create_topic(self, name: str, **options: Any) -> TopicInfo:
-        info = await super().create_topic(name, **options)
+    async def create_topic(self, name: str, config: TopicConfig, **options: Any) -> TopicInfo:
+        info = await super().create_topic(name, config, **options)
         if hasattr(self, "kept"):
             self.store.topics[name] = info, self.kept
         return info
@@ -165,8 +167,14 @@ class PartsAreNotChecked(MemoryEngine):
 
 
 class RetentionIsForgotten(MemoryEngine):
-    async def create_topic(self, name: str, *, retention: timedelta | None, **options: Any) -> TopicInfo:
-        return await super().create_topic(name, retention=None, **options)
+    async def create_topic(self, name: str, config: TopicConfig, **options: Any) -> TopicInfo:
+        return await super().create_topic(name, replace(config, retention=None), **options)
+
+
+class AlteringForgetsTheRest(MemoryEngine):
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        named = {"retention": None, "retention_bytes": None, **change.named()}
+        return await super().alter_topic(name, TopicChange(**named), timeout=timeout)
 
 
 class ClosedGoesOn(MemoryEngine):
@@ -270,6 +278,11 @@ class TestDeletedComesBack(UnderMemory, Topics):
 class TestRetentionIsForgotten(UnderMemory, Topics):
     noticed_by = "test_retention_is_told_as_it_was_given"
     engine_class = RetentionIsForgotten
+
+
+class TestAlteringForgetsTheRest(UnderMemory, Topics):
+    noticed_by = "test_a_limit_that_is_altered_is_told_and_others_stay"
+    engine_class = AlteringForgetsTheRest
 
 
 class TestMissingIsEmpty(UnderMemory, Topics):

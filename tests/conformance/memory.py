@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
-from cordwood.log import Engine, Log, Reader, TopicInfo
+from cordwood.log import Engine, Log, Reader, TopicChange, TopicConfig, TopicInfo
 from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
 from cordwood.log.calls.outcome import change
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
@@ -47,26 +47,29 @@ class MemoryEngine(Engine):
         self.closed = False
         self.readers: set[MemoryReader] = set()
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
         with self.store.lock:
             if name in self.store.topics:
                 if exist_ok:
                     return self.store.topics[name][0]
                 raise Conflict(f"topic {name!r} exists")
             info = TopicInfo(
-                name, partitions, replication or 1, retention, retention_bytes, "none: memory", FRAME_BYTES_MAX
+                name,
+                config.partitions or 1,
+                config.replication or 1,
+                config.retention,
+                config.retention_bytes,
+                "none: memory",
+                FRAME_BYTES_MAX,
             )
-            self.store.topics[name] = info, [Partition() for _ in range(partitions)]
+            self.store.topics[name] = info, [Partition() for _ in range(info.partitions)]
+            return info
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        with self.store.lock:
+            info, partitions = self.found(name)
+            info = replace(info, **change.named())
+            self.store.topics[name] = info, partitions
             return info
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
@@ -95,7 +98,7 @@ class MemoryEngine(Engine):
 
     def found(self, name: str) -> tuple[TopicInfo, list[Partition]]:
         if self.closed:
-            raise Unavailable("the connection is closed", outcome="not_written")
+            raise Unavailable("the connection is closed", outcome="not_written", reason="closed")
         try:
             return self.store.topics[name]
         except KeyError:

@@ -5,9 +5,11 @@ from contextlib import suppress
 
 from cordwood.errors import CordwoodError, InvalidInput
 from cordwood.log.native.folder.writer import FolderWriter
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.folder import SimulatedFolder
 
 _TRIES = 3
+_ONE_PARTITION = TopicConfig()
 
 
 class ForgivingFolder(SimulatedFolder):
@@ -17,17 +19,10 @@ class ForgivingFolder(SimulatedFolder):
         self._repeat(super().open)
         return self.engine
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, config: TopicConfig = _ONE_PARTITION) -> None:
         create = super().create_topic
         self._repeat(
-            lambda: create(name, partitions, retention_ms=retention_ms, retention_bytes=retention_bytes),
+            lambda: create(name, config),
             unless=lambda: name in {row.name for row in self.engine.topics()},
         )
         self.topics[name].certain = True

@@ -1,10 +1,12 @@
 """Histories of a folder, and how to cut them short at every operation."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from random import Random
 from typing import Literal
 from unittest.mock import patch
 
+from cordwood.log.topics import TopicConfig
 from cordwood.records import pieces
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
@@ -18,7 +20,7 @@ def grow_and_switch(folder: SimulatedFolder) -> None:
     """Two topics over many plogs, single records beside batches, and groups that share a frame or do not fit in one."""
     folder.open()
     folder.create_topic("a")
-    folder.create_topic("b", partitions=2)
+    folder.create_topic("b", TopicConfig(partitions=2))
     folder.run()
     for step in range(9):
         folder.put("a", 1, 30)
@@ -59,7 +61,7 @@ def delete_and_make_again(folder: SimulatedFolder) -> None:
     """A topic goes while others stay, also with appends under way; a topic that never was used goes too."""
     folder.open()
     folder.create_topic("a")
-    folder.create_topic("b", partitions=2)
+    folder.create_topic("b", TopicConfig(partitions=2))
     folder.create_topic("c")
     for step in range(4):
         folder.put("a", 1, 1200)
@@ -113,8 +115,8 @@ def fall_quiet_and_wake(folder: SimulatedFolder) -> None:
 
 def forget_by_age_and_size(folder: SimulatedFolder) -> None:
     folder.open()
-    folder.create_topic("a", retention_ms=60_000)
-    folder.create_topic("b", retention_bytes=5000)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=60_000)))
+    folder.create_topic("b", TopicConfig(retention_bytes=5000))
     for _ in range(5):
         folder.put("a", 2, 1000)
         folder.put("b", 2, 1000)

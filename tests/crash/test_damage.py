@@ -11,6 +11,7 @@ import pytest
 from cordwood.errors import Corrupt
 from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.stream.reading.cursor import LogCursor, offset_at
+from cordwood.log.topics import TopicConfig
 from cordwood.records import Batch, decode_header, encode_frame
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
@@ -276,7 +277,7 @@ def test_slots_that_move_because_the_catalog_was_damaged_take_no_start_and_no_en
     folder = SimulatedFolder()
     folder.open()
     for name in ("a", "b", "c"):
-        folder.create_topic(name, partitions=2)
+        folder.create_topic(name, TopicConfig(partitions=2))
         folder.put(name, 4, partition=1)
     folder.run()
     folder.trim("c", 3, partition=1)

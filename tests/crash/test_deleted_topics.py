@@ -3,6 +3,7 @@
 import pytest
 
 from cordwood.log.native.folder.observer import FolderObserver
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.folder import SimulatedFolder
 
 
@@ -71,7 +72,7 @@ def test_a_folder_that_is_closed_waits_for_what_is_left_of_a_deleted_topic(
 ) -> None:
     folder = SimulatedFolder(seed=seed)
     folder.open()
-    folder.create_topic("deleted", partitions=3)
+    folder.create_topic("deleted", TopicConfig(partitions=3))
     folder.put("deleted")
     folder.run()
     for partition in range(2):

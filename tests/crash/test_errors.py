@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from cordwood.errors import CordwoodError
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.faults import Operation
 from cordwood.simulation.folder import SimulatedFolder
@@ -75,7 +76,7 @@ def test_an_error_of_any_operation_of_a_recovery_leaves_a_log_that_is_whole() ->
     crashed = SimulatedFolder(5)
     crashed.open()
     crashed.create_topic("a")
-    crashed.create_topic("b", partitions=2)
+    crashed.create_topic("b", TopicConfig(partitions=2))
     for step in range(7):
         crashed.put("a", 2, 900)
         crashed.put("b", 1, 900, partition=step % 2)

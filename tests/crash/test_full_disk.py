@@ -8,6 +8,7 @@ import pytest
 
 from cordwood.errors import Unavailable
 from cordwood.log.native.plog import PlogId
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Broken, Fate
@@ -49,7 +50,7 @@ def assert_works(folder: SimulatedFolder) -> None:
 def test_an_append_without_room_says_so_and_was_not_written(full: SimulatedFolder) -> None:
     (error,) = full.errors
     assert isinstance(error, Unavailable)
-    assert error.outcome == "not_written"
+    assert (error.outcome, error.reason, error.retryable) == ("not_written", "full", True)
     assert "No space left on device" in str(error)
     assert "free some space" in str(error)
     full.check()
@@ -167,7 +168,7 @@ def test_a_disk_that_fills_at_any_moment_holds_acks_of_unrecorded_switches_back_
 ) -> None:
     folder = SimulatedFolder(disk=SimulatedDisk(capacity=capacity))
     folder.open()
-    folder.create_topic("a", partitions=4)
+    folder.create_topic("a", TopicConfig(partitions=4))
     for step in range(30):
         folder.put("a", 1, 1500, partition=step % 4)
         folder.run()

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
 from tests.crash.histories import HISTORIES, History, boundaries, cuts, go_on, lived
@@ -96,7 +97,7 @@ def test_jobs_in_any_order_and_crashes_of_any_kind_one_after_the_other(seed: int
     folder = SimulatedFolder(seed)
     folder.open()
     folder.create_topic("a")
-    folder.create_topic("b", partitions=2, retention_bytes=9000)
+    folder.create_topic("b", TopicConfig(partitions=2, retention_bytes=9000))
     for _ in range(6):
         folder.disk.crash_at(folder.disk.operations + random.randrange(1, 120))
         try:

@@ -19,6 +19,7 @@ from cordwood.log.native.folder.process import commit_staged, open_for_reading
 from cordwood.log.native.folder.published import Owner
 from cordwood.log.native.folder.staged import StagedWriter, Write
 from cordwood.log.native.stream.rollover import PLOG_BYTES_FIRST, LogRolloverPolicy
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
@@ -33,7 +34,7 @@ def opened(disk: SimulatedDisk | None = None) -> SimulatedFolder:
     folder = SimulatedFolder(3, disk=disk)
     folder.open()
     folder.create_topic("a")
-    folder.create_topic("b", partitions=2)
+    folder.create_topic("b", TopicConfig(partitions=2))
     folder.put("a", 2, 300)
     folder.put("b", 1, 300, partition=1)
     folder.run()

@@ -2,7 +2,7 @@ import dataclasses
 import importlib
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import cordwood
 from cordwood import Batch, errors
@@ -38,9 +38,22 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_the_page_explains_every_error() -> None:
-    table = PAGE.partition("## Errors")[2].partition("## Limits")[0]
+    table = PAGE.partition("## Errors")[2].partition("| reason |")[0]
     explained = [row[0].strip("`") for row in rows(table)]
     assert sorted(explained) == sorted(kind.__name__ for kind in errors.CordwoodError.__subclasses__())
+    retryable = {name: says for name, _, _, says in ([cell.strip("`") for cell in row] for row in rows(table))}
+    passing = {kind.__name__ for kind in errors.CordwoodError.__subclasses__() if kind._passing}
+    assert {name for name, says in retryable.items() if says == "yes"} == passing
+    assert {name for name, says in retryable.items() if says == "by its reason"} == {"Unavailable"}
+
+
+def test_the_page_explains_every_reason_and_says_what_passes() -> None:
+    table = "| reason |" + PAGE.partition("| reason |")[2].partition("## ")[0]
+    explained = {row[0].strip("`"): row[-1] for row in rows(table)}
+    assert list(explained) == list(get_args(errors.Reason))
+    for reason in get_args(errors.Reason):
+        retryable = errors.Unavailable("away", reason=reason).retryable
+        assert explained[reason] == ("yes" if retryable else "no"), reason
 
 
 def files_of(folder: Path) -> set[str]:

@@ -68,8 +68,9 @@ async def test_a_second_writing_process_is_told_at_once_who_writes(data: Path) -
     with program(WRITER, data) as writer:
         assert writer.says() == "writing"
         began = time.monotonic()
-        with pytest.raises(Unavailable, match=rf"\b{writer.pid}\b"):
+        with pytest.raises(Unavailable, match=rf"\b{writer.pid}\b") as caught:
             await cordwood.connect(data)
+        assert (caught.value.reason, caught.value.pid, caught.value.retryable) == ("busy", writer.pid, True)
         assert time.monotonic() - began < 2
         # The refused one has not harmed the other.
         asked(writer, "append x")
@@ -451,7 +452,7 @@ if not pid:
         try:
             call()
         except cordwood.Unavailable as error:
-            assert error.outcome == "not_written", error
+            assert (error.outcome, error.reason) == ("not_written", "forked"), error
         else:
             os._exit(1)
     with cordwood.sync.connect(url, read_only=True) as anew:

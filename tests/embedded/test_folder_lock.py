@@ -1,14 +1,16 @@
 """The lock of the writing process stays, whatever that process does with the folder's files."""
 
+import asyncio
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import cordwood
-from cordwood import Batch, Unavailable
+from cordwood import Batch, InvalidInput, Unavailable
 from cordwood.log.native.folder.lock import is_written
 from cordwood.log.native.folder.publisher import Publisher
 from tests.embedded.processes import program
@@ -115,3 +117,57 @@ def test_a_look_at_a_lock_on_a_slow_disk_holds_up_no_fork(tmp_path: Path, monkey
     finally:
         answers.set()
         looking.join(30)
+
+
+HOLDER = """
+cw = cordwood.sync.connect(url)
+say("holds")
+told()
+cw.close()
+say("closed")
+"""
+
+
+@pytest.mark.processes
+async def test_a_busy_folder_is_waited_for_and_the_loop_runs_meanwhile(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with program(HOLDER, data) as holder:
+        assert holder.says() == "holds"
+        waiting = asyncio.ensure_future(cordwood.connect(data, wait=60).__aenter__())
+        turns = 0
+        while turns < 30:
+            await asyncio.sleep(0.01)
+            turns += 1
+        assert not waiting.done()
+        holder.tell()
+        cw = await waiting
+        assert holder.says() == "closed"
+    await cw.create_topic("events")
+    await cw.close()
+
+
+@pytest.mark.processes
+def test_a_folder_that_stays_busy_is_unavailable_when_the_wait_is_over(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with program(HOLDER, data) as holder:
+        assert holder.says() == "holds"
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="being written") as caught:
+            cordwood.sync.connect(data, wait=0.5)
+        assert time.monotonic() - began >= 0.5
+        assert (caught.value.reason, caught.value.pid) == ("busy", holder.pid)
+        with cordwood.sync.connect(data, wait=60, read_only=True) as beside:
+            assert beside.topics() == []
+
+
+@pytest.mark.parametrize(("wait", "kind"), [(-1, InvalidInput), (float("nan"), InvalidInput), ("1", TypeError)])
+def test_a_wait_is_a_number_of_seconds(tmp_path: Path, wait: float, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^wait is "):
+        cordwood.connect(tmp_path / "data", wait=wait)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_failure_other_than_a_busy_folder_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="is a file"):
+        cordwood.sync.connect(tmp_path / "file", wait=600)

@@ -1,13 +1,14 @@
 """The time that a connection was given is that of each of its calls, unless the call has its own."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import cordwood
 from cordwood import Client, Log, Timeout, TopicInfo
+from cordwood.log import TopicChange, TopicConfig
 from cordwood.url import parse_url
 from tests.conformance.memory import MemoryEngine, MemoryLog, Store
 
@@ -19,27 +20,13 @@ class Noting(MemoryEngine):
         super().__init__(Store())
         self.given: list[tuple[str, float]] = []
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
         self.given.append(("create_topic", timeout))
-        return await super().create_topic(
-            name,
-            partitions=partitions,
-            replication=replication,
-            retention=retention,
-            retention_bytes=retention_bytes,
-            exist_ok=exist_ok,
-            timeout=timeout,
-        )
+        return await super().create_topic(name, config, exist_ok=exist_ok, timeout=timeout)
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        self.given.append(("alter_topic", timeout))
+        return await super().alter_topic(name, change, timeout=timeout)
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
         self.given.append(("topics", timeout))
@@ -67,12 +54,13 @@ async def test_each_call_has_the_time_of_the_connection_or_its_own(own: float | 
     engine = Noting()
     cw = Client(engine, parse_url("file:/in-memory"), timeout=7, read_only=False)
     await cw.create_topic("events", timeout=own)
+    await cw.alter_topic("events", retention_bytes=1000, timeout=own)
     await cw.topics(timeout=own)
     await cw.topic("events", timeout=own)
     cw.log("events")
     await cw.delete_topic("events", timeout=own)
     await cw.close()
-    asked = ["create_topic", "topics", "topic", "log", "delete_topic", "close"]
+    asked = ["create_topic", "alter_topic", "topics", "topic", "log", "delete_topic", "close"]
     assert engine.given == [(call, 7 if call in {"log", "close"} else time) for call in asked]
 
 

@@ -1,7 +1,9 @@
 import copy
 import doctest
+import errno
 import pickle
 from collections.abc import Callable
+from typing import Any, get_args
 
 import pytest
 
@@ -13,12 +15,20 @@ from cordwood.errors import (
     Fenced,
     InvalidInput,
     NotFound,
+    Reason,
     Sealed,
     Timeout,
     TooLarge,
     Trimmed,
     Unavailable,
+    reason_of,
 )
+
+REASONS: list[Reason] = [
+    "busy", "full", "permission", "missing-extra", "missing-java", "unsupported", "closed", "forked", "other-loop",
+    "read-only", "unreachable", "version", "tls", "failed",
+]  # fmt: skip
+PASSING = {"busy", "full", "unreachable", "failed"}
 
 EVERY_KIND: list[type[CordwoodError]] = [
     InvalidInput, NotFound, Conflict, Fenced, Sealed, Trimmed, TooLarge, Corrupt, Unavailable, Timeout,
@@ -34,8 +44,23 @@ EXAMPLES: list[CordwoodError] = [
     Trimmed("gone", start=100),
     TooLarge("too much", outcome="not_written"),
     Corrupt("broken"),
-    Unavailable("away", written={}),
+    Unavailable("away", written={}, reason="busy", pid=4711),
     Timeout("over", outcome="unknown", written={7: range(2)}),
+]
+
+
+RETRYABLE: list[tuple[CordwoodError, bool]] = [
+    (CordwoodError("it failed"), False),
+    (InvalidInput("wrong"), False),
+    (NotFound("missing"), False),
+    (Conflict("late"), False),
+    (Fenced("taken over"), False),
+    (Sealed("closed"), True),
+    (Trimmed("gone", start=100), False),
+    (TooLarge("too much"), False),
+    (Corrupt("broken"), False),
+    (Timeout("over"), True),
+    *((Unavailable("away", reason=reason), reason in PASSING) for reason in REASONS),
 ]
 
 
@@ -102,9 +127,55 @@ def test_an_error_with_a_builtin_counterpart_is_caught_as_that(
         raise kind("what it says")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY_KIND if kind is not Trimmed])
+def test_these_are_the_reasons() -> None:
+    assert list(get_args(Reason)) == REASONS
+
+
+def test_unavailable_cannot_leave_out_why() -> None:
+    with pytest.raises(TypeError, match="reason"):
+        Unavailable("away")  # type: ignore[call-arg]  # the mistake under test
+
+
+@pytest.mark.parametrize(("error", "retryable"), RETRYABLE, ids=lambda value: repr(value))
+def test_an_error_says_whether_the_same_call_may_be_repeated(error: CordwoodError, retryable: bool) -> None:
+    assert error.retryable is retryable
+    error = copy.copy(error)
+    error.outcome = "not_written"
+    assert error.retryable is retryable
+    error.outcome = "unknown"
+    assert error.retryable is False, "it may be written twice"
+
+
+def test_every_kind_and_every_reason_is_retryable_or_not() -> None:
+    assert {type(error) for error, _ in RETRYABLE} == {CordwoodError, *EVERY_KIND}
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, "full"),
+        (errno.EDQUOT, "full"),
+        (errno.EACCES, "permission"),
+        (errno.EROFS, "permission"),
+        (errno.EIO, "failed"),
+        (None, "failed"),
+    ],
+)
+def test_the_number_of_a_system_error_gives_the_reason(number: int | None, reason: Reason) -> None:
+    assert reason_of(OSError(number, "it failed") if number else OSError("it failed")) == reason
+
+
+def test_an_error_that_passes_another_one_on_has_its_reason() -> None:
+    assert reason_of(Unavailable("no room", reason="full")) == "full"
+    assert reason_of(Corrupt("broken")) == "failed"
+
+
+REQUIRED: dict[type[CordwoodError], dict[str, Any]] = {Trimmed: {"start": 3}, Unavailable: {"reason": "failed"}}
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_an_error_that_is_no_failed_write_says_nothing_of_one(kind: type[CordwoodError]) -> None:
-    error = kind("what it says")
+    error = kind("what it says", **REQUIRED.get(kind, {}))
     assert (error.outcome, error.written, error.unknown) == (None, None, None)
 
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from cordwood.errors import NotFound
+from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.simulation.folder import SimulatedFolder
 
 
@@ -12,7 +13,7 @@ from cordwood.simulation.folder import SimulatedFolder
 def folder() -> SimulatedFolder:
     folder = SimulatedFolder()
     folder.open()
-    folder.create_topic("a", partitions=2)
+    folder.create_topic("a", TopicConfig(partitions=2))
     return folder
 
 
@@ -26,7 +27,7 @@ def test_a_log_is_found_while_a_topic_is_being_made(folder: SimulatedFolder, mon
         return create(*arguments)  # type: ignore[arg-type]  # passed on as they came
 
     monkeypatch.setattr(folder.coordinator, "create_topic", slow)
-    maker = threading.Thread(target=lambda: folder.engine.create_topic("b", 1, 1, None, None))
+    maker = threading.Thread(target=lambda: folder.engine.create_topic("b", TopicConfig()))
     maker.start()
     assert making.wait(10)
 
@@ -54,3 +55,13 @@ def test_no_log_comes_to_life_for_a_topic_that_was_just_deleted(
     monkeypatch.setattr(folder.engine, "_published_topic", lambda name: before)
     with pytest.raises(NotFound, match="'a' was deleted"):
         folder.engine.log("a", 0)
+
+
+def test_a_log_comes_to_life_for_a_topic_that_was_just_altered(
+    folder: SimulatedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = folder.engine._published_topic("a")
+    folder.engine.alter_topic("a", TopicChange(retention_bytes=1))
+    # As a caller that had looked the topic up before the change.
+    monkeypatch.setattr(folder.engine, "_published_topic", lambda name: before)
+    assert folder.engine.log("a", 0).name == "a/0"

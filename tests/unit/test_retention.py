@@ -1,12 +1,15 @@
 """Retention by age and by size, on plogs so small that each append of 3,000 bytes has one of its own."""
 
 import errno
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from cordwood.errors import Corrupt, Unavailable
 from cordwood.log.native.folder.observer import FolderObserver
+from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.folder import SimulatedFolder, check_trimmed, read_all
 
@@ -48,7 +51,7 @@ def plogs_of(folder: SimulatedFolder, topic: str = "a") -> int:
 
 
 def test_by_age_a_plog_goes_when_its_newest_record_is_older_than_asked_for(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_ms=MINUTE_MS)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=MINUTE_MS)))
     for _ in range(5):
         put(folder)
         folder.clock.advance(20)
@@ -61,7 +64,7 @@ def test_by_age_a_plog_goes_when_its_newest_record_is_older_than_asked_for(folde
 
 
 def test_by_age_a_plog_with_one_young_record_stays_whole(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_ms=MINUTE_MS)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=MINUTE_MS)))
     put(folder, size=100)
     folder.clock.advance(59)
     put(folder, size=100)
@@ -71,7 +74,7 @@ def test_by_age_a_plog_with_one_young_record_stays_whole(folder: SimulatedFolder
 
 
 def test_by_age_the_last_plog_goes_too_when_all_of_it_is_old_and_offsets_go_on(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_ms=MINUTE_MS)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=MINUTE_MS)))
     put(folder)
     put(folder, size=100)
     folder.clock.advance(61)
@@ -90,7 +93,7 @@ def test_by_age_the_last_plog_goes_too_when_all_of_it_is_old_and_offsets_go_on(f
 
 
 def test_by_age_nothing_goes_from_behind_a_plog_that_stays(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_ms=MINUTE_MS)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=MINUTE_MS)))
     put(folder)
     # The administrator sets the clock back: the second record is the older one.
     folder.clock.now_ms -= 100_000
@@ -110,7 +113,7 @@ def test_by_age_nothing_goes_from_behind_a_plog_that_stays(folder: SimulatedFold
 def test_by_size_the_oldest_plogs_go_as_long_as_what_stays_is_as_much_as_asked_for(
     folder: SimulatedFolder, bytes_max: int, start: int
 ) -> None:
-    folder.create_topic("a", retention_bytes=bytes_max)
+    folder.create_topic("a", TopicConfig(retention_bytes=bytes_max))
     for _ in range(5):
         put(folder)
     enforce(folder)
@@ -121,9 +124,9 @@ def test_by_size_the_oldest_plogs_go_as_long_as_what_stays_is_as_much_as_asked_f
     assert start == 4 or sum(kept[1:]) < bytes_max
 
 
-@pytest.mark.parametrize("bytes_max", [0, 1])
+@pytest.mark.parametrize("bytes_max", [1, BIG])
 def test_by_size_the_last_plog_stays_however_large_it_is(folder: SimulatedFolder, bytes_max: int) -> None:
-    folder.create_topic("a", retention_bytes=bytes_max)
+    folder.create_topic("a", TopicConfig(retention_bytes=bytes_max))
     put(folder)
     folder.clock.advance(1e6)
     enforce(folder)
@@ -143,7 +146,7 @@ def test_by_size_the_last_plog_stays_however_large_it_is(folder: SimulatedFolder
 def test_with_both_a_plog_goes_for_either_reason(
     folder: SimulatedFolder, age_ms: int, bytes_max: int, start: int
 ) -> None:
-    folder.create_topic("a", retention_ms=age_ms, retention_bytes=bytes_max)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=age_ms), retention_bytes=bytes_max))
     for _ in range(5):
         put(folder)
         folder.clock.advance(20)
@@ -163,7 +166,7 @@ def test_a_topic_without_retention_keeps_everything_and_is_not_even_opened(folde
 
 
 def test_partitions_are_looked_at_one_by_one(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", partitions=2, retention_bytes=3200)
+    folder.create_topic("a", TopicConfig(partitions=2, retention_bytes=3200))
     for _ in range(4):
         folder.put("a", 1, BIG, partition=1)
         folder.run()
@@ -174,7 +177,7 @@ def test_partitions_are_looked_at_one_by_one(folder: SimulatedFolder) -> None:
 
 
 def test_what_goes_gives_its_space_back(folder: SimulatedFolder) -> None:
-    folder.create_topic("a", retention_bytes=3200)
+    folder.create_topic("a", TopicConfig(retention_bytes=3200))
     for _ in range(20):
         put(folder)
     before = folder.disk.used
@@ -186,7 +189,7 @@ def test_what_goes_gives_its_space_back(folder: SimulatedFolder) -> None:
 def test_a_reader_sees_the_log_begin_where_retention_left_it(
     folder: SimulatedFolder, alive: Callable[[], bool]
 ) -> None:
-    folder.create_topic("a", retention_ms=MINUTE_MS)
+    folder.create_topic("a", TopicConfig(retention=timedelta(milliseconds=MINUTE_MS)))
     view = FolderObserver(folder.disk, alive)
     for _ in range(3):
         put(folder)
@@ -199,12 +202,87 @@ def test_a_reader_sees_the_log_begin_where_retention_left_it(
     view.close()
 
 
+# -- altered ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_that_is_altered_counts_from_the_next_look_on(folder: SimulatedFolder) -> None:
+    folder.create_topic("a")
+    for _ in range(5):
+        put(folder)
+    enforce(folder)
+    assert bounds(folder) == (0, 5)
+    assert folder.engine.alter_topic("a", TopicChange(retention_bytes=1)) == folder.engine.topic("a")
+    enforce(folder)
+    assert bounds(folder) == (4, 5)
+
+
+def test_a_limit_is_removed_once_nothing_is_trimmed_by_it_any_more() -> None:
+    class Altering(SimulatedCoordinator):
+        """Somebody removes the limit while the topic is being trimmed by it."""
+
+        def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+            altering.start()
+            altering.join(0.1)
+            assert altering.is_alive(), "the limit is removed, and still trims"
+            super().trim(topic_id, partition, start, next_offset)
+
+    folder = SimulatedFolder()
+    folder.coordinator = Altering(folder.disk)
+    folder.open()
+    folder.create_topic("a", TopicConfig(retention_bytes=1))
+    put(folder)
+    put(folder)
+    altering = threading.Thread(target=lambda: folder.engine.alter_topic("a", TopicChange(retention_bytes=None)))
+    enforce(folder)
+    altering.join()
+    put(folder)
+    enforce(folder)
+    assert bounds(folder) == (1, 3)
+
+
+def test_the_limits_of_a_topic_do_not_count_for_the_next_of_its_name() -> None:
+    class Replacing(SimulatedCoordinator):
+        """Somebody makes the topic b anew, without a limit, while a is being trimmed."""
+
+        def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
+            super().trim(topic_id, partition, start, next_offset)
+            if not replaced:
+                replaced.append("b")
+                folder.delete_topic("b")
+                folder.create_topic("b")
+                put(folder, "b")
+                put(folder, "b")
+
+    replaced: list[str] = []
+    folder = SimulatedFolder()
+    folder.coordinator = Replacing(folder.disk)
+    folder.open()
+    for topic in ("a", "b"):
+        folder.create_topic(topic, TopicConfig(retention_bytes=1))
+        put(folder, topic)
+        put(folder, topic)
+    folder.engine.enforce_retention()
+    assert (replaced, bounds(folder, "a"), bounds(folder, "b")) == (["b"], (1, 2), (0, 2))
+
+
+def test_readers_beside_the_writer_see_the_altered_limits(folder: SimulatedFolder) -> None:
+    folder.create_topic("a", TopicConfig(partitions=2, retention_bytes=1))
+    put(folder)
+    altered = folder.engine.alter_topic("a", TopicChange(retention=timedelta(minutes=1), retention_bytes=None))
+    assert (altered.retention_ms, altered.retention_bytes) == (MINUTE_MS, None)
+    view = FolderObserver(folder.disk, lambda: True)
+    assert view.topic("a") == altered
+    assert len(read_all(view.log("a", 0)).values) == 1
+    view.close()
+    assert folder.killed().open().topic("a") == altered
+
+
 # -- beside others ---------------------------------------------------------------------------------------------------
 
 
 def test_a_log_that_is_damaged_keeps_no_other_from_being_trimmed_and_is_named(folder: SimulatedFolder) -> None:
     for topic in ("a", "b", "c", "d"):
-        folder.create_topic(topic, retention_bytes=1)
+        folder.create_topic(topic, TopicConfig(retention_bytes=1))
         put(folder, topic)
         put(folder, topic)
     killed = folder.killed()
@@ -236,7 +314,7 @@ def test_what_fails_in_the_background_is_raised_by_the_next_call_on_that_log_onc
     coordinator = folder.coordinator = FailingCoordinator(folder.disk)
     folder.open()
     for topic in ("a", "b"):
-        folder.create_topic(topic, retention_bytes=1 if topic == "a" else 1 << 30)
+        folder.create_topic(topic, TopicConfig(retention_bytes=1 if topic == "a" else 1 << 30))
         put(folder, topic)
         put(folder, topic)
     with pytest.raises(OSError, match="Input/output"):
@@ -270,7 +348,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_nobody_s_error() -> None:
     coordinator.folder = folder
     folder.open()
     for topic in ("a", "b", "c"):
-        folder.create_topic(topic, retention_bytes=1)
+        folder.create_topic(topic, TopicConfig(retention_bytes=1))
         put(folder, topic)
         put(folder, topic)
     folder.engine.enforce_retention()

@@ -3,11 +3,11 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cordwood import Batch, Client, Log, Reader, Timeout, TopicInfo, Unavailable, Wal
-from cordwood.log import Engine
+from cordwood.log import Engine, TopicChange, TopicConfig
 
 FAULTS = ("refused", "lost", "lost, but written", "late", "prefix", "twice", "wrong order")
 
@@ -33,7 +33,7 @@ class FaultyLog(Log):
         self.made.append(fault)
         self.went_wrong.set()
         if fault == "refused":
-            raise Unavailable("the disk is full", outcome="not_written")
+            raise Unavailable("the disk is full", outcome="not_written", reason="full")
         if fault == "lost, but written":
             await self._log.append(batch)
         elif fault == "late":
@@ -102,26 +102,11 @@ class FaultyEngine(Engine):
         for log in self.logs:
             await log.settled()
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
-        return await self._engine.create_topic(
-            name,
-            partitions=partitions,
-            replication=replication,
-            retention=retention,
-            retention_bytes=retention_bytes,
-            exist_ok=exist_ok,
-            timeout=timeout,
-        )
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
+        return await self._engine.create_topic(name, config, exist_ok=exist_ok, timeout=timeout)
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        return await self._engine.alter_topic(name, change, timeout=timeout)
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
         return await self._engine.topics(prefix, timeout=timeout)

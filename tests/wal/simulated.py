@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NoReturn, TypeVar
 
 from cordwood import Batch, Log, NotFound, Reader, StoredBatch, TopicInfo, Wal
-from cordwood.log import Engine
+from cordwood.log import Engine, TopicChange, TopicConfig
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.cursor import LogCursor
@@ -39,19 +39,9 @@ class SimulatedEngine(Engine):
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
         if name not in await self.topics("", timeout=timeout):
-            await self.do(lambda: self.folder.engine.create_topic(name, partitions, 1, None, None))
+            await self.do(lambda: self.folder.engine.create_topic(name, config))
         return await self.topic(name, timeout=timeout)
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
@@ -65,6 +55,9 @@ class SimulatedEngine(Engine):
 
     async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
         raise NotImplementedError("a region appends to one partition at a time")
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        raise NotImplementedError
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         raise NotImplementedError

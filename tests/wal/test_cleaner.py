@@ -309,7 +309,9 @@ async def test_an_open_that_the_cleaner_overtakes_starts_over(cw: Client, monkey
     assert list(new.tables()) == [42, 44]
 
 
-@pytest.mark.parametrize("error", [Unavailable("DeleteRecords is disabled"), InvalidInput("policy")])
+@pytest.mark.parametrize(
+    "error", [Unavailable("DeleteRecords is disabled", reason="permission"), InvalidInput("policy")]
+)
 async def test_where_the_log_refuses_to_trim_the_region_is_pruned_all_the_same(
     cw: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

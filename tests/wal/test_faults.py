@@ -151,7 +151,7 @@ async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_fir
         monkeypatch.setattr(region._data, "catch_up", blind)
 
     async def blind(*arguments: Any, **settings: Any) -> None:
-        raise Unavailable("cannot be read")
+        raise Unavailable("cannot be read", reason="unreachable")
 
     monkeypatch.setattr(region._data, "renew", renewed)
     log.odds = 1
@@ -199,7 +199,7 @@ async def test_r15_numbers_of_writes_that_were_never_sent_do_not_come_back(
         if appends == 2:  # the renewal: what is written now waits for its outcome
             waiting.append(asyncio.create_task(region.write(42, [b"b"] * 100)))
             await asyncio.sleep(0.01)
-        raise Unavailable("no broker answers", outcome="not_written")
+        raise Unavailable("no broker answers", outcome="not_written", reason="unreachable")
 
     with monkeypatch.context() as patched:
         patched.setattr(log, "append", down)
@@ -224,7 +224,7 @@ async def test_r15_numbers_that_a_drop_covers_and_no_write_has_do_not_come_back(
 
     async def hangs(batch: Batch, **settings: Any) -> Any:
         await over.wait()
-        raise Unavailable("no broker answers", outcome="not_written")
+        raise Unavailable("no broker answers", outcome="not_written", reason="unreachable")
 
     monkeypatch.setattr(log, "append", hangs)
     under_way = asyncio.create_task(old.write(42, [b"a"] * 100))

@@ -216,7 +216,7 @@ async def test_r11_a_log_that_lost_its_end_and_grew_again_unseen_is_noticed(
         nonlocal appends
         appends += 1
         if appends == 1:
-            raise Unavailable("no leader", outcome="not_written")
+            raise Unavailable("no leader", outcome="not_written", reason="unreachable")
         await append(batch, **settings)  # the renewal, in the place of the lost write
         raise Timeout("no answer", outcome="unknown")
 

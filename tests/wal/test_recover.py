@@ -252,7 +252,7 @@ async def test_a_recovery_ends_also_where_apply_keeps_its_cancellation_to_itself
     async def fails(run: recovery.Recovery) -> None:
         await scan_all(run)
         await started.wait()
-        raise Unavailable("no disk")
+        raise Unavailable("no disk", reason="failed")
 
     scan_all = recovery.Recovery._scan_all
     if ends_by == "an error of the scan":

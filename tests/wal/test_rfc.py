@@ -496,7 +496,7 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
 
     async def failing(records: Sequence[tuple[bytes, bytes]], *, whole: bool = False) -> int:
         if whole:
-            raise Unavailable("the disk is full", outcome="not_written")
+            raise Unavailable("the disk is full", outcome="not_written", reason="full")
         return await append(records)
 
     with monkeypatch.context() as broken:

@@ -197,7 +197,7 @@ async def test_an_error_is_of_the_one_that_read_and_the_others_go_on(
         if next(broken, False):
 
             async def fail() -> None:
-                raise Unavailable("no disk")
+                raise Unavailable("no disk", reason="failed")
 
             monkeypatch.setattr(type(reader), "__anext__", lambda self: fail() if self is reader else step(self))
         return reader

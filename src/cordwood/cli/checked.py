@@ -28,10 +28,21 @@ def _checked(parse: Callable[[str], T], check: Callable[[T], object]) -> Callabl
     return read
 
 
+def _or_none(parse: Callable[[str], T]) -> Callable[[str], T | None]:
+    """As `parse`; the word `none` is None."""
+
+    def read(text: str) -> T | None:
+        return None if text == "none" else parse(text)
+
+    return read
+
+
 topic_name = _checked(str, checked_topic_name)
 partitions = _checked(count, checked_partitions)
 retention = _checked(duration, checked_retention)
 retention_bytes = _checked(byte_count, checked_retention_bytes)
+retention_or_none = _or_none(retention)
+retention_bytes_or_none = _or_none(retention_bytes)
 wal_name = _checked(str, checked_wal_name)
 region_id = _checked(offset, partial(checked_id, "region"))
 table_id = _checked(offset, partial(checked_id, "table"))

@@ -11,7 +11,7 @@ from cordwood.log import TopicInfo
 from cordwood.url import FileUrl, Url, parse_url
 
 from .event_loop import run
-from .options import config_of, timeout_of, url_of
+from .options import config_of, timeout_of, url_of, wait_of
 
 Command: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
 Check: TypeAlias = Callable[[Url, argparse.Namespace], None]
@@ -69,6 +69,7 @@ async def _connect_and_run(command: Command, read_only: bool, check: Check | Non
         check(url, args)
     # Connecting would make it. After a typo in the url, an empty folder would then pass for the one that was meant.
     elif isinstance(url, FileUrl) and not url.path.exists():
-        raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it")
-    async with connect(url_of(args), config=config, timeout=timeout_of(args), read_only=read_only) as cw:
+        raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it", reason="unreachable")
+    connecting = connect(url_of(args), config=config, timeout=timeout_of(args), wait=wait_of(args), read_only=read_only)
+    async with connecting as cw:
         await command(cw, args)

@@ -64,6 +64,13 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="SPAN",
         help=f"for connecting, and for each call (default: {TIMEOUT_SECONDS}s)",
     )
+    parser.add_argument(
+        "--wait",
+        type=timeout,
+        default=argparse.SUPPRESS,
+        metavar="SPAN",
+        help="how long a command that writes waits for a folder that another process writes (default: not at all)",
+    )
     add_json(parser)
 
 
@@ -108,6 +115,11 @@ def config_of(args: argparse.Namespace) -> dict[str, str]:
 def timeout_of(args: argparse.Namespace) -> float:
     given: timedelta | None = getattr(args, "timeout", None)
     return TIMEOUT_SECONDS if given is None else given.total_seconds()
+
+
+def wait_of(args: argparse.Namespace) -> float:
+    given: timedelta | None = getattr(args, "wait", None)
+    return 0 if given is None else given.total_seconds()
 
 
 def wants_json(args: argparse.Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""`cordwood topics`: what topics there are; make one, delete one."""
+"""`cordwood topics`: list topics; make, alter or delete one."""
 
 import argparse
 import asyncio
@@ -7,11 +7,18 @@ import sys
 from cordwood.client import Client
 from cordwood.errors import Conflict, InvalidInput, NotFound
 from cordwood.log import TopicInfo
-from cordwood.log.topics import checked_folder_replication
+from cordwood.log.topics import LEFT_OUT, checked_folder_replication
 from cordwood.url import FileUrl, Url
 
 from . import FAILED, Commands
-from .checked import partitions, retention, retention_bytes, topic_name
+from .checked import (
+    partitions,
+    retention,
+    retention_bytes,
+    retention_bytes_or_none,
+    retention_or_none,
+    topic_name,
+)
 from .connection import making, reading, writing
 from .options import add_common, count, wants_json
 from .output import print_json, print_table, size_of, span_of
@@ -20,12 +27,15 @@ _AT_ONCE = 64
 
 
 def add_to(commands: Commands) -> None:
-    topics = commands.add_parser("topics", help="list topics, make one, delete one", description="List the topics.")
+    topics = commands.add_parser(
+        "topics", help="list topics; make, alter or delete one", description="List the topics."
+    )
     add_common(topics)
     topics.add_argument("--prefix", default="", metavar="TEXT", help="only topics whose name begins like this")
     topics.set_defaults(run=reading(_list))
     verbs = topics.add_subparsers(metavar="VERB", title="verbs")
     _add_create(verbs)
+    _add_alter(verbs)
     _add_delete(verbs)
 
 
@@ -34,7 +44,10 @@ def _add_create(verbs: Commands) -> None:
     add_common(parser)
     parser.add_argument("name", type=topic_name, metavar="NAME", help="1 to 249 of A-Z a-z 0-9 . _ -")
     parser.add_argument(
-        "--partitions", type=partitions, default=1, metavar="N", help="how many logs it has (default: 1)"
+        "--partitions",
+        type=partitions,
+        metavar="N",
+        help="how many logs it has (default: 1); this never changes, because keys would move",
     )
     parser.add_argument(
         "--replication",
@@ -55,9 +68,36 @@ def _add_create(verbs: Commands) -> None:
         help="how much of each partition is kept at least, as in 10GiB (default: all)",
     )
     parser.add_argument(
-        "--exist-ok", action="store_true", help="a topic that exists already is fine, and stays as it is"
+        "--exist-ok",
+        action="store_true",
+        help="a topic that exists already is fine if it is as the options say, and stays as it is",
     )
     parser.set_defaults(run=making(_create, _check_replication))
+
+
+def _add_alter(verbs: Commands) -> None:
+    parser = verbs.add_parser(
+        "alter",
+        help="change how long a topic keeps its records",
+        description="Change the limits of a topic. A limit that is not named stays as it is.",
+    )
+    add_common(parser)
+    parser.add_argument("name", type=topic_name, metavar="NAME", help="the topic")
+    parser.add_argument(
+        "--retention",
+        type=retention_or_none,
+        default=LEFT_OUT,
+        metavar="SPAN",
+        help="how long records are kept at least, as in 7d; none: ever",
+    )
+    parser.add_argument(
+        "--retention-bytes",
+        type=retention_bytes_or_none,
+        default=LEFT_OUT,
+        metavar="SIZE",
+        help="how much of each partition is kept at least, as in 10GiB; none: all",
+    )
+    parser.set_defaults(run=_alter)
 
 
 def _add_delete(verbs: Commands) -> None:
@@ -112,12 +152,25 @@ async def _create(cw: Client, args: argparse.Namespace) -> None:
             exist_ok=args.exist_ok,
         )
     except Conflict as error:
+        if args.exist_ok:
+            raise
         raise Conflict(f"topic {args.name!r} exists already: --exist-ok takes it as it is") from error
-    if wants_json(args):
-        print_json(_entry(info))
-    else:
-        rows = [(info.name, str(info.partitions), _retention(info), info.durability)]
-        print_table(("TOPIC", "PARTITIONS", "RETENTION", "DURABILITY"), rows, numbers=("PARTITIONS",))
+    _print_one(info, args)
+
+
+def _alter(args: argparse.Namespace) -> int:
+    # Checked before the folder is opened, and its lock taken.
+    if args.retention is LEFT_OUT and args.retention_bytes is LEFT_OUT:
+        raise InvalidInput("nothing to change was named: say --retention or --retention-bytes; none removes a limit")
+    return writing(_alter_now)(args)
+
+
+async def _alter_now(cw: Client, args: argparse.Namespace) -> None:
+    try:
+        info = await cw.alter_topic(args.name, retention=args.retention, retention_bytes=args.retention_bytes)
+    except NotFound as error:
+        raise _missing(args.name) from error
+    _print_one(info, args)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -132,11 +185,15 @@ async def _delete_now(cw: Client, args: argparse.Namespace) -> None:
     try:
         await cw.delete_topic(args.name)
     except NotFound as error:
-        raise NotFound(f"topic {args.name!r} does not exist: `cordwood topics` lists those that do") from error
+        raise _missing(args.name) from error
     if wants_json(args):
         print_json({"topic": args.name, "deleted": True})
     else:
         print(f"deleted {args.name}")
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"topic {name!r} does not exist: `cordwood topics` lists those that do")
 
 
 def _confirm(name: str) -> bool:
@@ -144,6 +201,14 @@ def _confirm(name: str) -> bool:
         raise InvalidInput(f"deleting topic {name!r} deletes its records for good: say --yes")
     print(f"delete topic {name!r} and all its records? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _print_one(info: TopicInfo, args: argparse.Namespace) -> None:
+    if wants_json(args):
+        print_json(_entry(info))
+    else:
+        rows = [(info.name, str(info.partitions), _retention(info), info.durability)]
+        print_table(("TOPIC", "PARTITIONS", "RETENTION", "DURABILITY"), rows, numbers=("PARTITIONS",))
 
 
 def _entry(info: TopicInfo) -> dict[str, object]:

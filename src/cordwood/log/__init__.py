@@ -6,5 +6,6 @@ An engine is everything that one url leads to; a log is one partition of one top
 """
 
 from .interface import Engine, Log, Reader, TopicInfo
+from .topics import TopicChange, TopicConfig
 
-__all__ = ["Engine", "Log", "Reader", "TopicInfo"]
+__all__ = ["Engine", "Log", "Reader", "TopicChange", "TopicConfig", "TopicInfo"]

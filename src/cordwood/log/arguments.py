@@ -25,16 +25,16 @@ def whole_number(what: str, value: object) -> int:
         raise TypeError(f"{what} is an int, not {type(value).__name__}") from None
 
 
-def checked_timeout(timeout: float) -> float:
+def checked_timeout(timeout: float, what: str = "timeout") -> float:
     """The seconds that a call may take: 0 is "at once", and what is longer than ten years counts as that.
 
     >>> checked_timeout(2), checked_timeout(float("inf")) == TIMEOUT_SECONDS_MAX
     (2, True)
     """
     if not isinstance(timeout, Real):
-        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}")
+        raise TypeError(f"{what} is a number of seconds, not {type(timeout).__name__}")
     if not timeout >= 0:  # NaN too
-        raise InvalidInput(f"timeout is {timeout!r} seconds: it cannot be less than 0", outcome="not_written")
+        raise InvalidInput(f"{what} is {timeout!r} seconds: it cannot be less than 0", outcome="not_written")
     return min(timeout, TIMEOUT_SECONDS_MAX)
 
 

@@ -9,6 +9,8 @@ from typing import Self
 
 from cordwood.records import Batch, StoredBatch
 
+from .topics import TopicChange, TopicConfig
+
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
@@ -147,17 +149,11 @@ class Engine(ABC):
     """What a connection leads to: topics, and their logs."""
 
     @abstractmethod
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo: ...
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
+        """With `exist_ok` a topic that exists is returned as it is, also where it differs from `config`."""
+
+    @abstractmethod
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo: ...
 
     @abstractmethod
     async def topics(self, prefix: str, *, timeout: float) -> list[str]: ...

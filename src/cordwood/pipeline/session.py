@@ -36,7 +36,7 @@ def session(master: str = "local[*]", settings: Mapping[str, str] = _NO_SETTINGS
     """
     require_pyspark()
     if problem := java_problem("Spark"):
-        raise Unavailable(problem)
+        raise Unavailable(problem, reason="missing-java")
     from pyspark.sql import SparkSession
 
     # The JVM takes both from the environment when it starts.
@@ -48,7 +48,7 @@ def session(master: str = "local[*]", settings: Mapping[str, str] = _NO_SETTINGS
 def require_pyspark() -> None:
     """`Unavailable`, in one line, if the extra is not installed."""
     if problem := pyspark_problem():
-        raise Unavailable(problem)
+        raise Unavailable(problem, reason="missing-extra")
 
 
 def pyspark_problem() -> str | None:

@@ -31,7 +31,7 @@ def _arrow() -> _Arrow:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise Unavailable("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'") from error
+        raise Unavailable("to_arrow() needs pyarrow: pip install 'cordwood[arrow]'", reason="missing-extra") from error
     return _Arrow(pyarrow)
 
 

@@ -7,8 +7,9 @@ caller cannot tell which.
 
 from dataclasses import dataclass, field, replace
 
-from cordwood.errors import Conflict, Fenced, NotFound, Unavailable
+from cordwood.errors import Conflict, Fenced, NotFound, Unavailable, reason_of
 from cordwood.log.native.coordinator import LogRow, TopicRow
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 
 
@@ -38,20 +39,19 @@ class SimulatedCoordinator:
         self._commit("take_over", replace(self._state, epoch=self._state.epoch + 1))
         return self._state.epoch
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication: int,
-        retention_ms: int | None,
-        retention_bytes: int | None,
-    ) -> TopicRow:
+    def create_topic(self, name: str, config: TopicConfig) -> TopicRow:
         state = self._state
         if name in state.topics:
             raise Conflict(f"topic {name!r} exists already")
-        row = TopicRow(state.next_id, name, partitions, replication, retention_ms, retention_bytes)
+        row = TopicRow.new(state.next_id, name, config)
         self._commit("create_topic", replace(state, next_id=state.next_id + 1, topics={**state.topics, name: row}))
         return row
+
+    def alter_topic(self, row: TopicRow) -> None:
+        known = self._state.topics.get(row.name)
+        if known is None or known.id != row.id:
+            raise NotFound(f"no topic has the id {row.id}")
+        self._commit("alter_topic", replace(self._state, topics={**self._state.topics, row.name: row}))
 
     def delete_topic(self, id: int) -> None:
         state = self._state
@@ -119,4 +119,4 @@ class SimulatedCoordinator:
         try:
             self._disk.step("coordinator", name)
         except OSError as error:
-            raise Unavailable(f"the coordinator failed: {error}") from error
+            raise Unavailable(f"the coordinator failed: {error}", reason=reason_of(error)) from error

@@ -23,6 +23,7 @@ from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.plog import PlogId
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.cursor import LogCursor, Source
+from cordwood.log.topics import TopicConfig
 from cordwood.records import Batch
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.simulation.coordinator import SimulatedCoordinator
@@ -35,6 +36,7 @@ from cordwood.simulation.workers import SimulatedWorkers
 TINY = FolderSettings(plog_bytes_max=4096, metadata_plog_bytes_min=1024)
 
 _NEVER = float("inf")
+_ONE_PARTITION = TopicConfig()
 
 
 @dataclass(eq=False, slots=True)
@@ -134,17 +136,11 @@ class SimulatedFolder:
 
     # -- use -----------------------------------------------------------------------------------------------------
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, config: TopicConfig = _ONE_PARTITION) -> None:
+        partitions = config.partitions or 1
         topic = Topic(name, partitions, logs=[LogLedger(f"{name}/{n}") for n in range(partitions)])
         self.topics[name] = topic
-        self.engine.create_topic(name, partitions, 1, retention_ms, retention_bytes)
+        self.engine.create_topic(name, config)
         topic.certain = True
 
     def delete_topic(self, name: str) -> None:

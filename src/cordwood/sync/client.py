@@ -8,6 +8,7 @@ from typing import Self
 
 from cordwood import client
 from cordwood.log import TopicInfo
+from cordwood.log.topics import LEFT_OUT, LeftOut
 from cordwood.records import Batch
 from cordwood.sync.log import Log
 from cordwood.sync.portal import Portal, portal
@@ -20,6 +21,7 @@ def connect(
     *,
     config: Mapping[str, str] = NO_CONFIG,
     timeout: float = 30,
+    wait: float = 0,
     read_only: bool = False,
 ) -> "Client":
     """Connect to the logs at `url`, as `cordwood.connect` does, and wait for it.
@@ -30,7 +32,7 @@ def connect(
         cw.log("events").append(Batch.of([b"hello"]))
     ```
     """
-    connecting = client.connect(url, config=config, timeout=timeout, read_only=read_only)
+    connecting = client.connect(url, config=config, timeout=timeout, wait=wait, read_only=read_only)
     through = portal()
     return Client(through.call(connecting.__aenter__), through)
 
@@ -59,16 +61,19 @@ class Client:
         self,
         name: str,
         *,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication: int | None = None,
         retention: timedelta | None = None,
         retention_bytes: int | None = None,
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Make a topic; `Conflict` if it exists, unless `exist_ok`: then it stays as it is.
+        """Make a topic; `Conflict` if it exists.
 
-        Without `retention` and `retention_bytes` records are kept until they are trimmed.
+        With `exist_ok` a topic that exists stays as it is. Then `Conflict` is raised only where the topic differs
+        in an argument that the call names. `partitions=None` means 1 for a new topic, and the number never
+        changes, because keys would move. Without `retention` and `retention_bytes` records are kept until they
+        are trimmed.
 
         ```python
         cw.create_topic("events", partitions=4, retention=timedelta(days=7))
@@ -82,6 +87,30 @@ class Client:
             retention=retention,
             retention_bytes=retention_bytes,
             exist_ok=exist_ok,
+            timeout=timeout,
+        )
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        retention: timedelta | LeftOut | None = LEFT_OUT,
+        retention_bytes: int | LeftOut | None = LEFT_OUT,
+        timeout: float | None = None,
+    ) -> TopicInfo:
+        """Change the limits of a topic; one that is left out stays as it is, and None removes it.
+
+        A call that names neither is `InvalidInput`. A topic that does not exist is `NotFound`.
+
+        ```python
+        cw.alter_topic("events", retention=timedelta(days=7), retention_bytes=None)
+        ```
+        """
+        return self._portal.call(
+            self._client.alter_topic,
+            name,
+            retention=retention,
+            retention_bytes=retention_bytes,
             timeout=timeout,
         )
 

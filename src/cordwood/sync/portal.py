@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from copy import copy
 from typing import Any, ParamSpec, TypeVar
 
-from cordwood.errors import CordwoodError, Unavailable
+from cordwood.errors import Unavailable
 
 _STOP_SECONDS = 5.0  # an exiting program waits no longer than this for calls that do not end when cancelled
-_ENDING = "the program is ending: cordwood.sync has stopped"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,25 +24,25 @@ class Portal:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._stop_asked = asyncio.Event()
-        self._why_gone: str | None = None
+        self._gone: Unavailable | None = None
         self._thread = threading.Thread(target=self._run, name="cordwood-sync", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
             self._loop.close()
             raise Unavailable(
-                f"cordwood.sync needs a thread, and none can be had: {error}", outcome="not_written"
+                f"cordwood.sync needs a thread, and none can be had: {error}", outcome="not_written", reason="failed"
             ) from error
 
     @property
     def ending(self) -> bool:
         """Whether it was stopped, since the program ends."""
-        return self._why_gone is _ENDING
+        return self._gone is not None and self._gone.reason == "closed"
 
     def check(self) -> None:
         """Raise `Unavailable` where this portal leads nowhere any more."""
-        if self._why_gone is not None:
-            raise Unavailable(self._why_gone, outcome="not_written")
+        if self._gone is not None:
+            raise copy(self._gone)
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the coroutine on the loop, and wait for what it returns or raises.
@@ -51,16 +51,19 @@ class Portal:
         """
         self.check()
         if threading.get_ident() == self._thread.ident:
-            raise CordwoodError(
+            raise Unavailable(
                 "a blocking call on the thread of cordwood.sync's own event loop would wait for itself: "
                 "call from another thread, or use the async connection there",
                 outcome="not_written",
+                reason="other-loop",
             )
         future = self._start(function(*args, **kwargs))
         try:
             return future.result()
         except CancelledError as error:
-            raise Unavailable("the program is ending: the call was broken off", outcome="unknown") from error
+            raise Unavailable(
+                "the program is ending: the call was broken off", outcome="unknown", reason="closed"
+            ) from error
         finally:
             future.cancel()  # no effect on one that is done
             del future  # it holds the error, whose traceback holds this frame: a cycle
@@ -75,7 +78,7 @@ class Portal:
 
     def call_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the coroutine on the loop, some time; every thread may ask, also while the program ends."""
-        if self._why_gone is None:
+        if self._gone is None:
             try:
                 self._start(function())
             except Unavailable:
@@ -83,7 +86,7 @@ class Portal:
 
     def stop(self) -> None:
         """Cancel what is under way, and end the thread."""
-        self._why_gone = _ENDING
+        self._gone = _ended()
         try:
             self._loop.call_soon_threadsafe(self._stop_asked.set)
         except RuntimeError:
@@ -96,14 +99,18 @@ class Portal:
         The loop is not closed: its epoll instance is the parent's too, and closing would take the parent's
         wake-up out of it.
         """
-        self._why_gone = "this object was made before the process was forked: connect anew in the child"
+        self._gone = Unavailable(
+            "this object was made before the process was forked: connect anew in the child",
+            outcome="not_written",
+            reason="forked",
+        )
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError as error:  # the loop was closed since we looked
             coroutine.close()
-            raise Unavailable(_ENDING, outcome="not_written") from error
+            raise _ended() from error
 
     def _run(self) -> None:
         # Not asyncio's Runner: it starts a thread to wait for the loop's own ones, which a program that ends may not do
@@ -125,6 +132,10 @@ class Portal:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
+
+
+def _ended() -> Unavailable:
+    return Unavailable("the program is ending: cordwood.sync has stopped", outcome="not_written", reason="closed")
 
 
 _lock = threading.Lock()

@@ -21,6 +21,7 @@ async def check_closed(cw: Client, log: Log) -> None:
         cw.topics,
         lambda: cw.topic(log.topic),
         lambda: cw.create_topic(f"{log.topic}.new"),
+        lambda: cw.alter_topic(log.topic, retention=None),
         lambda: cw.delete_topic(log.topic),
         log.bounds,
         lambda: log.trim(before=0),
@@ -28,9 +29,10 @@ async def check_closed(cw: Client, log: Log) -> None:
         lambda: values_of(log),
     ]
     for index, call in enumerate(calls):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as closed:
             await call()
             pytest.fail(f"call {index} went through")
+        assert (closed.value.reason, closed.value.retryable) == ("closed", False)
     with pytest.raises(Unavailable):
         cw.log(log.topic)
     for append in (lambda: log.append(Batch.of([b"x"])), lambda: cw.append(log.topic, Batch.of([b"x"]))):

@@ -79,8 +79,63 @@ class Topics(UnderTest):
     async def test_with_exist_ok_the_topic_stays_as_it_is(self, cw: Client, topic: str) -> None:
         made = await cw.create_topic(topic, partitions=2, exist_ok=True)
         await cw.log(topic, 1).append(Batch.of([b"kept"]))
-        assert await cw.create_topic(topic, partitions=5, exist_ok=True) == made
+        assert await cw.create_topic(topic, exist_ok=True) == made
+        assert await cw.create_topic(topic, partitions=2, exist_ok=True) == made
         assert await values_of(cw.log(topic, 1)) == [b"kept"]
+
+    async def test_with_exist_ok_only_a_named_argument_that_differs_is_a_conflict(self, cw: Client, topic: str) -> None:
+        week = timedelta(days=7)
+        made = await cw.create_topic(topic, partitions=2, retention=week, retention_bytes=5000)
+        same: list[dict[str, Any]] = [
+            {"partitions": 2},
+            {"replication": made.replication},
+            {"retention": week, "retention_bytes": 5000},
+            {"retention": week + timedelta(microseconds=1)},
+        ]
+        for options in same:
+            assert await cw.create_topic(topic, **options, exist_ok=True) == made
+        other: list[tuple[dict[str, Any], str]] = [
+            ({"partitions": 3}, "partitions is 2, not 3"),
+            ({"retention": timedelta(days=6)}, "retention is 7 days, 0:00:00, not 6 days, 0:00:00"),
+            ({"retention_bytes": 4999}, "retention_bytes is 5000, not 4999"),
+            ({"partitions": 1, "retention_bytes": 1}, "partitions is 2, not 1, its retention_bytes is 5000, not 1"),
+        ]
+        for options, difference in other:
+            with raises_as_write(Conflict, "not_written") as raised:
+                await cw.create_topic(topic, **options, exist_ok=True)
+            assert difference in str(raised.value)
+        assert await cw.topic(topic) == made
+
+    async def test_a_limit_that_is_altered_is_told_and_others_stay(self, cw: Client, topic: str) -> None:
+        made = await cw.create_topic(topic, partitions=2, retention=timedelta(days=7))
+        await cw.log(topic, 1).append(Batch.of([b"kept"]))
+        week, day = timedelta(days=7), timedelta(days=1)
+        changes: list[tuple[dict[str, Any], tuple[timedelta | None, int | None]]] = [
+            ({"retention_bytes": 1 << 40}, (week, 1 << 40)),
+            ({"retention": day}, (day, 1 << 40)),
+            ({"retention": None}, (None, 1 << 40)),
+            ({"retention": week, "retention_bytes": None}, (week, None)),
+        ]
+        for change, limits in changes:
+            altered = await cw.alter_topic(topic, **change)
+            assert (altered.retention, altered.retention_bytes) == limits
+            assert await cw.topic(topic) == altered
+        assert await cw.topic(topic) == made
+        assert await values_of(cw.log(topic, 1)) == [b"kept"]
+
+    async def test_an_alteration_that_says_nothing_possible_changes_nothing(self, cw: Client, topic: str) -> None:
+        made = await cw.create_topic(topic, retention_bytes=5000)
+        wrong: list[dict[str, Any]] = [{}, {"retention": timedelta(0)}, {"retention_bytes": 0}, {"retention_bytes": -1}]
+        for change in wrong:
+            with raises_as_write(InvalidInput, "not_written"):
+                await cw.alter_topic(topic, **change)
+        kinds: list[dict[str, Any]] = [{"retention": 7}, {"retention_bytes": 1.5}]
+        for change in kinds:
+            with pytest.raises(TypeError):
+                await cw.alter_topic(topic, **change)
+        assert await cw.topic(topic) == made
+        with raises_as_write(NotFound, "not_written"):
+            await cw.alter_topic(f"{topic}.not", retention=None)
 
     async def test_of_many_that_create_a_topic_one_succeeds(self, cw: Client, topic: str) -> None:
         results = await asyncio.gather(*(cw.create_topic(topic) for _ in range(10)), return_exceptions=True)
@@ -89,7 +144,13 @@ class Topics(UnderTest):
 
     @pytest.mark.parametrize("name", BAD_NAMES)
     async def test_a_bad_name_is_invalid_for_every_call(self, cw: Client, name: str) -> None:
-        for call in (cw.create_topic, cw.topic, cw.delete_topic, lambda name: cw.append(name, Batch.of([b"x"]))):
+        for call in (
+            cw.create_topic,
+            cw.topic,
+            cw.delete_topic,
+            lambda name: cw.alter_topic(name, retention=None),
+            lambda name: cw.append(name, Batch.of([b"x"])),
+        ):
             with pytest.raises(InvalidInput):
                 await call(name)
         with pytest.raises(InvalidInput):
@@ -195,7 +256,7 @@ class Topics(UnderTest):
             for name in ("kept", "gone", "anew"):
                 await cw.create_topic(f"{topic}.{name}", partitions=2, retention=timedelta(hours=1))
                 await cw.log(f"{topic}.{name}").append(Batch.of([b"old"]))
-            info = await cw.topic(f"{topic}.kept")
+            info = await cw.alter_topic(f"{topic}.kept", retention=timedelta(hours=2))
             await cw.delete_topic(f"{topic}.gone")
             await cw.delete_topic(f"{topic}.anew")
             await cw.create_topic(f"{topic}.anew")

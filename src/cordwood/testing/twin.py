@@ -43,6 +43,7 @@ class Twin(UnderTest):
         info = blocking.create_topic(topic, partitions=2)
         assert blocking.topic(topic) == info
         assert blocking.topics(prefix=topic) == [topic]
+        assert blocking.alter_topic(topic, retention_bytes=1 << 40).retention_bytes == 1 << 40
         log = blocking.log(topic, 1)
         assert (log.topic, log.partition, log.name) == (topic, 1, f"{topic}/1")
         self.check_offsets(log.append(Batch.of(numbered(4), timestamps=[1000, 2000, 3000, 4000])), 0, 4)

@@ -326,7 +326,7 @@ class Region:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable(f"region {self.id} in {self._data.log.name} is closed: open it again")
+            raise Unavailable(f"region {self.id} in {self._data.log.name} is closed: open it again", reason="closed")
 
     def _writable(self) -> RegionWriter:
         return self._owner().writer

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
+from cordwood.log.topics import TopicConfig
 from cordwood.wal.cleaning.background import BackgroundCleaner
 from cordwood.wal.cleaning.cleaner import Cleaner
 from cordwood.wal.formats.by_name import format_of_codec
@@ -212,6 +213,7 @@ class Wal:
         return Unavailable(
             f"region {id} was opened on a connection with read_only=True: connect without it to write",
             outcome="not_written",
+            reason="read-only",
         )
 
     def _log(self, place: LogPlace) -> Log:
@@ -229,19 +231,14 @@ class Wal:
         return info
 
     async def _make(self, topic: str, partitions: int, timeout: float) -> None:
-        await self._engine.create_topic(
-            topic,
-            partitions=partitions,
-            replication=None,
-            retention=None,
-            retention_bytes=None,
-            exist_ok=True,
-            timeout=timeout,
-        )
+        config = TopicConfig(partitions)
+        await self._engine.create_topic(topic, config, exist_ok=True, timeout=timeout)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable(f"write-ahead log {self.name!r} is closed: ask the connection for it again")
+            raise Unavailable(
+                f"write-ahead log {self.name!r} is closed: ask the connection for it again", reason="closed"
+            )
 
     def _time(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else checked_timeout(timeout)

@@ -17,6 +17,7 @@ from cordwood.log.kafka.cluster import open_cluster
 from cordwood.log.kafka.record_size import record_bytes
 from cordwood.log.kafka.settings import Settings
 from cordwood.log.kafka.topics import Topics
+from cordwood.log.topics import TopicConfig
 from cordwood.records import StoredBatch
 from cordwood.testing.kafka import Broker, Cluster
 from cordwood.url import KafkaUrl
@@ -47,6 +48,15 @@ async def test_a_topic_is_made_so_that_its_promises_hang_on_no_default(kafka: Br
     assert (settings_of(kafka, f"{topic}.kept")["retention.ms"]) == "-1"
 
 
+async def test_a_topic_that_is_altered_keeps_its_other_settings(kafka: Broker, cw: Client, topic: str) -> None:
+    await cw.create_topic(topic, retention=timedelta(hours=3), retention_bytes=5000)
+    made = settings_of(kafka, topic)
+    await cw.alter_topic(topic, retention=None)
+    assert settings_of(kafka, topic) == {**made, "retention.ms": "-1"}
+    await cw.alter_topic(topic, retention=timedelta(seconds=1), retention_bytes=None)
+    assert settings_of(kafka, topic) == {**made, "retention.ms": "1000", "retention.bytes": "-1"}
+
+
 class Behind:
     """Stands before the client: of every kind of look-up the first ones come to brokers that have not heard yet."""
 
@@ -74,7 +84,7 @@ def topics(kafka: Broker) -> Iterator[Topics]:
 def test_of_a_topic_that_was_just_made_a_broker_that_does_not_know_it_is_behind(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = topics.create(topic, 1, None, None, None, 30)
+    made = topics.create(topic, TopicConfig(), 30)
     monkeypatch.setattr(topics._admin, "client", Behind(topics._admin.client, 3))
     assert topics.info(topic, 30) == made
     monkeypatch.setattr(topics._admin, "client", Behind(topics._admin.client, 3))
@@ -94,7 +104,7 @@ def test_of_any_topic_a_broker_that_does_not_know_what_another_one_described_is_
 
 
 def test_a_topic_that_was_made_and_is_deleted_is_missed_at_once(topics: Topics, topic: str) -> None:
-    topics.create(topic, 1, None, None, None, 30)
+    topics.create(topic, TopicConfig(), 30)
     topics.delete(topic, 30)
     assert topics._made == {}
     with pytest.raises(NotFound):
@@ -114,7 +124,7 @@ def test_topics_that_are_made_at_the_same_time_do_not_forget_each_other(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics, "_made", MadeBeside(old=0.0))
-    topics.create(topic, 1, None, None, None, 30)
+    topics.create(topic, TopicConfig(), 30)
     assert set(topics._made) == {topic, "other-1"}
 
 

@@ -132,7 +132,7 @@ async def test_a_read_that_fails_is_no_concern_of_an_append_beside_it(
 
     def unknown(*_: object) -> tuple[int, int]:
         time.sleep(0.2)
-        raise Unavailable("nobody knows")
+        raise Unavailable("nobody knows", reason="unreachable")
 
     with monkeypatch.context() as patch:
         patch.setattr("cordwood.log.kafka.offsets.Offsets.bounds", unknown)

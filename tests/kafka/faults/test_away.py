@@ -38,8 +38,9 @@ async def test_connecting_where_nobody_is_is_unavailable_and_says_why() -> None:
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(Unavailable, match=rf"127.0.0.1:{port}.*refused"):
+        with pytest.raises(Unavailable, match=rf"127.0.0.1:{port}.*refused") as caught:
             await asyncio.wait_for(cordwood.connect(f"kafka://127.0.0.1:{port}", timeout=1).__aenter__(), SOON)
+        assert (caught.value.reason, caught.value.retryable) == ("unreachable", True)
 
 
 async def test_a_server_that_is_silent_when_we_connect(broker: Broker) -> None:

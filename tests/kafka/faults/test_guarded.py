@@ -118,6 +118,7 @@ async def test_a_wrong_password_is_an_error_in_time_and_shown_nowhere(
         with pytest.raises((Unavailable, Timeout)) as caught:
             await cordwood.connect(guarded.url, config=config, timeout=600)
     assert isinstance(caught.value, Unavailable), "it can be told from a server that is away"
+    assert (caught.value.reason, caught.value.retryable) == ("permission", False)
     assert "did not let us in" in str(caught.value)
     assert "uthentication" in str(caught.value)
     shown = (
@@ -141,8 +142,9 @@ async def test_a_server_with_a_certificate(guarded: Guarded) -> None:
 
 async def test_a_certificate_that_nobody_vouches_for(guarded: Guarded) -> None:
     async with asyncio.timeout(SOON):
-        with pytest.raises(Unavailable, match="certificate"):
+        with pytest.raises(Unavailable, match="certificate") as caught:
             await cordwood.connect(guarded.tls_url, config={"security.protocol": "SSL"}, timeout=5)
+    assert (caught.value.reason, caught.value.retryable) == ("tls", False)
 
 
 async def test_a_plain_client_at_a_guarded_listener_is_told_in_time(guarded: Guarded) -> None:

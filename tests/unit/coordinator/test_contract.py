@@ -1,12 +1,15 @@
 """One suite for SQLite and for the coordinator of the simulation, so that the second can stand in for the first."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cordwood.errors import Conflict, Fenced, NotFound
 from cordwood.log.native.coordinator import Coordinator, LogRow, SqliteCoordinator, TopicRow
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.coordinator import SimulatedCoordinator
 from cordwood.simulation.disk import SimulatedDisk
 
@@ -45,7 +48,7 @@ def reopen(opened: tuple[Coordinator, Reopen]) -> Reopen:
 
 
 def topic(coordinator: Coordinator, name: str) -> TopicRow:
-    return coordinator.create_topic(name, 1, 1, None, None)
+    return coordinator.create_topic(name, TopicConfig())
 
 
 def logs(coordinator: Coordinator) -> dict[tuple[int, int], tuple[int, int]]:
@@ -60,10 +63,29 @@ def test_a_new_coordinator_knows_nothing(coordinator: Coordinator) -> None:
 
 
 def test_a_topic_is_kept_as_it_was_made(coordinator: Coordinator) -> None:
-    plain = coordinator.create_topic("plain", 1, 1, None, None)
-    full = coordinator.create_topic("full", 7, 3, 2**40, 2**50)
+    plain = coordinator.create_topic("plain", TopicConfig())
+    full = coordinator.create_topic(
+        "full", TopicConfig(partitions=7, replication=3, retention=timedelta(milliseconds=2**40), retention_bytes=2**50)
+    )
     assert coordinator.topics() == [full, plain]
     assert full == TopicRow(full.id, "full", 7, 3, 2**40, 2**50)
+
+
+def test_a_topic_has_the_limits_that_it_was_last_given(coordinator: Coordinator, reopen: Reopen) -> None:
+    other, row = topic(coordinator, "other"), coordinator.create_topic("a", TopicConfig(retention_bytes=5))
+    altered = replace(row, retention_ms=1000, retention_bytes=None)
+    coordinator.alter_topic(altered)
+    assert coordinator.topics() == [altered, other]
+    assert reopen(coordinator).topics() == [altered, other]
+
+
+def test_a_topic_that_is_gone_cannot_be_altered(coordinator: Coordinator) -> None:
+    gone = topic(coordinator, "a")
+    coordinator.delete_topic(gone.id)
+    new = topic(coordinator, "a")
+    with pytest.raises(NotFound, match=f"no topic has the id {gone.id}"):
+        coordinator.alter_topic(replace(gone, retention_ms=1))
+    assert coordinator.topics() == [new]
 
 
 def test_topics_are_in_the_order_of_their_names_as_bytes(coordinator: Coordinator) -> None:
@@ -76,7 +98,7 @@ def test_topics_are_in_the_order_of_their_names_as_bytes(coordinator: Coordinato
 def test_a_name_that_is_taken_is_a_conflict_and_changes_nothing(coordinator: Coordinator) -> None:
     first = topic(coordinator, "a")
     with pytest.raises(Conflict, match="'a' exists already"):
-        coordinator.create_topic("a", 9, 1, 1, 1)
+        coordinator.create_topic("a", TopicConfig(partitions=9, retention=timedelta(milliseconds=1), retention_bytes=1))
     assert coordinator.topics() == [first]
     assert topic(coordinator, "A").id > first.id
 
@@ -209,7 +231,8 @@ def test_the_last_batch_of_each_sink_is_kept_and_never_goes_back(coordinator: Co
 
 def test_everything_outlives_the_process(coordinator: Coordinator, reopen: Reopen) -> None:
     epoch = coordinator.take_over()
-    a, b = topic(coordinator, "a"), coordinator.create_topic("b", 4, 1, 1000, None)
+    a = topic(coordinator, "a")
+    b = coordinator.create_topic("b", TopicConfig(partitions=4, retention=timedelta(seconds=1)))
     coordinator.trim(b.id, 3, 5, 8)
     coordinator.set_metadata_plog(epoch, None, "one")
     found = reopen(coordinator)

@@ -10,6 +10,7 @@ import pytest
 from cordwood.errors import Conflict, Corrupt, Unavailable
 from cordwood.log.native.coordinator import SqliteCoordinator
 from cordwood.log.native.coordinator.sqlite import WAL_BYTES
+from cordwood.log.topics import TopicConfig
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_call_that_fails_in_the_middle_changes_nothing_and_the_next_one_goes_o
     coordinator: SqliteCoordinator,
 ) -> None:
     coordinator._db.execute("CREATE TRIGGER stop BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'stop'); END")
-    row = coordinator.create_topic("a", 1, 1, None, None)
+    row = coordinator.create_topic("a", TopicConfig())
     coordinator.trim(row.id, 0, 1, 1)
     with pytest.raises(Corrupt, match="stop"):
         coordinator.delete_topic(row.id)
@@ -111,7 +112,7 @@ def test_a_call_that_fails_in_the_middle_changes_nothing_and_the_next_one_goes_o
 def test_a_trim_needs_no_space_that_was_not_there_when_the_folder_was_opened(
     path: Path, coordinator: SqliteCoordinator
 ) -> None:
-    topic = coordinator.create_topic("events", 1, 1, None, None)
+    topic = coordinator.create_topic("events", TopicConfig())
     coordinator.trim(topic.id, 0, 1, 1)
     files = [path, path.with_name("coordinator.db-wal"), path.with_name("coordinator.db-shm")]
     before = [(file.stat().st_size, file.stat().st_blocks) for file in files]
@@ -141,7 +142,7 @@ def test_threads_take_turns(coordinator: SqliteCoordinator) -> None:
         for number in range(20):
             epochs.append(coordinator.take_over())
             try:
-                coordinator.create_topic(f"{number}", 1, 1, None, None)
+                coordinator.create_topic(f"{number}", TopicConfig())
             except Conflict as error:
                 conflicts.append(error)
 

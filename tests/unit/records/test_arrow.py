@@ -82,8 +82,9 @@ def test_a_batch_of_lists_is_copied_once_and_then_shared() -> None:
 def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     _arrow.cache_clear()
-    with pytest.raises(Unavailable, match=r"pip install 'cordwood\[arrow\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'cordwood\[arrow\]'") as caught:
         Batch.of([b"a"]).to_arrow()
+    assert (caught.value.reason, caught.value.retryable) == ("missing-extra", False)
 
 
 def test_offsets_are_those_of_the_batch_whatever_was_made_before_it() -> None:

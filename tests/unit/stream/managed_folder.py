@@ -67,7 +67,7 @@ class ManagedFolder:
             self.workers.run_until_idle()
 
     def close(self) -> None:
-        self.manager.finish(Unavailable("closed"), lambda: self.recorded.append("closed"))
+        self.manager.finish(Unavailable("closed", reason="closed"), lambda: self.recorded.append("closed"))
         self.workers.run_until_idle()
         assert self.recorded.pop() == "closed"
 

@@ -9,6 +9,7 @@ from cordwood.log.native.env.workers import Job
 from cordwood.log.native.folder.writer import FolderSettings
 from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.log.native.stream.spare import PlogMaker
+from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from tests.unit.stream.one_log import OneLog
@@ -126,7 +127,7 @@ def test_what_a_disk_has_no_room_for_is_refused_with_its_size() -> None:
 def test_logs_that_are_written_and_have_their_next_plog_hold_no_more_files_than_they_should() -> None:
     folder = SimulatedFolder(settings=FolderSettings(plog_bytes_max=2000, open_plogs_max=4))
     folder.open()
-    folder.create_topic("a", partitions=20)
+    folder.create_topic("a", TopicConfig(partitions=20))
     for _ in range(10):
         for partition in range(20):
             folder.put("a", 1, 400, partition=partition)

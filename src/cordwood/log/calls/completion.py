@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
 
 T = TypeVar("T")
 
@@ -16,7 +16,9 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
         future = asyncio.get_running_loop().run_in_executor(executor, function)
     except RuntimeError as error:
         # Python's pools take nothing once the main thread has ended, while other threads go on.
-        raise Unavailable(f"{what} was not begun: {error}; is the program ending?", outcome="not_written") from error
+        raise Unavailable(
+            f"{what} was not begun: {error}; is the program ending?", outcome="not_written", reason="closed"
+        ) from error
     try:
         async with asyncio.timeout(timeout):
             return await asyncio.shield(future)
@@ -29,7 +31,7 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
         future.add_done_callback(retrieve)
         raise
     except OSError as error:
-        raise Unavailable(f"{what} failed: {error}") from error
+        raise Unavailable(f"{what} failed: {error}", reason=reason_of(error)) from error
 
 
 def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cordwood.errors import CordwoodError
+from cordwood.errors import Unavailable
 
 
 class Turns:
@@ -17,6 +17,8 @@ class Turns:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             if self._loop is not None and self._lock.locked() and not self._loop.is_closed():
-                raise CordwoodError("this reader waits in another event loop: give each loop a reader of its own")
+                raise Unavailable(
+                    "this reader waits in another event loop: give each loop a reader of its own", reason="other-loop"
+                )
             self._loop, self._lock = loop, asyncio.Lock()
         return self._lock

@@ -46,7 +46,7 @@ class DaemonThreads(Executor):
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError as error:
             if not self._threads:  # else those that there are come to it
-                raise Unavailable(f"a call needs a thread, and none can be had: {error}") from error
+                raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
             return
         self._threads += 1
 
@@ -88,5 +88,5 @@ def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as error:
-        raise Unavailable(f"a call needs a thread, and none can be had: {error}") from error
+        raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
     return future

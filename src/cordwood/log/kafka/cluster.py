@@ -7,6 +7,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -37,7 +38,7 @@ class SharedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.connections = 1
-        self.gone: str | None = None
+        self.gone: Unavailable | None = None
         """Why it cannot be used any more, if so."""
         self._said: deque[KafkaError] = deque(maxlen=1)
         """The last thing that went wrong with a broker."""
@@ -75,12 +76,14 @@ class SharedCluster:
         if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
             raise translate(cause, f"connecting to {self}", self.settings)
         why = self.settings.masked(cause.str())
-        raise Unavailable(f"{self}: no broker has answered within {timeout} s ({why}): is it running?")
+        raise Unavailable(
+            f"{self}: no broker has answered within {timeout} s ({why}): is it running?", reason="unreachable"
+        )
 
     def check(self) -> None:
         """`Unavailable` in a mark_forked child, and once it is closed."""
         if self.gone is not None:
-            raise Unavailable(f"{self}: {self.gone}", outcome="not_written")
+            raise copy(self.gone)
         self._admin.client.poll(0)  # else what the client has to say is kept for ever
 
     def facts(self, topic: str) -> TopicFacts:
@@ -161,7 +164,7 @@ class SharedCluster:
             _registry.pop(self.settings.key, None)
         deadline = time.monotonic() + timeout
         with self._lock:  # a client that is being made is there then, and no other one is made any more
-            self.gone = "the connection is closed: connect again"
+            self.gone = _closed(self)
             senders = list(self._senders.values())
         for sender in senders:
             sender.close(max(0.0, deadline - time.monotonic()))
@@ -176,7 +179,11 @@ class SharedCluster:
 
     def mark_forked(self) -> None:
         """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
-        self.gone = "this connection belongs to the parent process: connect anew in the child"
+        self.gone = Unavailable(
+            f"{self}: this connection belongs to the parent process: connect anew in the child",
+            outcome="not_written",
+            reason="forked",
+        )
         for handle in (
             self._admin.client,
             *self.consumers.handles(),
@@ -190,6 +197,10 @@ class SharedCluster:
 
     def __str__(self) -> str:
         return f"kafka://{','.join(self.settings.servers)}"
+
+
+def _closed(cluster: SharedCluster) -> Unavailable:
+    return Unavailable(f"{cluster}: the connection is closed: connect again", outcome="not_written", reason="closed")
 
 
 def open_cluster(settings: Settings, timeout: float) -> SharedCluster:

@@ -21,11 +21,15 @@ class Connection:
         """`Unavailable` once it is closed, and in a mark_forked child."""
         self.cluster.check()
         if self.closed:
-            raise Unavailable(f"the connection to {self.cluster} is closed: connect again", outcome="not_written")
+            raise Unavailable(
+                f"the connection to {self.cluster} is closed: connect again", outcome="not_written", reason="closed"
+            )
 
     def check_writable(self) -> None:
         self.check()
         if self.read_only:
             raise Unavailable(
-                f"{self.cluster} is connected with read_only=True: connect without it to write", outcome="not_written"
+                f"{self.cluster} is connected with read_only=True: connect without it to write",
+                outcome="not_written",
+                reason="read-only",
             )

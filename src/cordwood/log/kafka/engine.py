@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from datetime import timedelta
 from typing import TypeVar
 
 from cordwood.errors import Conflict, Timeout
 from cordwood.log.calls.completion import call
 from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.records import Batch
 from cordwood.url import KafkaUrl
 
@@ -52,23 +52,13 @@ class KafkaEngine(Engine):
         self._cluster = cluster
         self._connection = Connection(cluster, read_only)
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
         self._connection.check_writable()
         topics = self._cluster.topics
 
         def create() -> TopicInfo:
             try:
-                return topics.create(name, partitions, replication, retention, retention_bytes, timeout)
+                return topics.create(name, config, timeout)
             except Conflict:
                 if not exist_ok:
                     raise
@@ -76,6 +66,11 @@ class KafkaEngine(Engine):
                 return topics.usable(name, time.monotonic() + timeout)
 
         return await self._call(timeout, f"creating topic {name!r}", create)
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        self._connection.check_writable()
+        topics = self._cluster.topics
+        return await self._call(timeout, f"altering topic {name!r}", lambda: topics.alter(name, change, timeout))
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
         return await self._call(timeout, "listing topics", lambda: self._cluster.topics.names(prefix, timeout))

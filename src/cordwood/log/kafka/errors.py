@@ -4,7 +4,17 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.errors import (
+    Conflict,
+    CordwoodError,
+    InvalidInput,
+    NotFound,
+    Outcome,
+    Reason,
+    Timeout,
+    TooLarge,
+    Unavailable,
+)
 
 from .settings import Settings
 
@@ -37,6 +47,8 @@ _NO_RIGHTS = {
 }
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+
+_AWAY = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 
 TRANSIENT = {
     KafkaError._TRANSPORT,
@@ -83,6 +95,14 @@ def is_locked_out(error: KafkaError) -> bool:
     return error.code() in _NOT_LET_IN
 
 
+def _reason_of(code: int) -> Reason:
+    if code == KafkaError._SSL:
+        return "tls"
+    if code in (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE):
+        return "version"
+    return "unreachable" if code in TRANSIENT or code in _AWAY else "failed"
+
+
 def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
     """The error to raise; `what` names the call and what it was about."""
     code = error.code()
@@ -99,20 +119,25 @@ def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome
         return TooLarge(f"{what}: {said}: split it, or raise the topic's max.message.bytes", outcome=outcome)
     if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in said:
         # The same code as for more copies than there are brokers; but here they are there, and not in touch.
-        return Unavailable(f"{what}: {said}: try again", outcome=outcome)
+        return Unavailable(f"{what}: {said}: try again", outcome=outcome, reason="unreachable")
     if code in _INVALID:
         return InvalidInput(f"{what}: {said}", outcome=outcome)
     if code in _NO_RIGHTS:
         return Unavailable(
-            f"{what}: this user lacks {_NO_RIGHTS[code]} ({said}): ask for them, or connect as another", outcome=outcome
+            f"{what}: this user lacks {_NO_RIGHTS[code]} ({said}): ask for them, or connect as another",
+            outcome=outcome,
+            reason="permission",
         )
     if code in _NOT_LET_IN:
         return Unavailable(
-            f"{what}: Kafka did not let us in ({said}): check the login in the settings", outcome=outcome
+            f"{what}: Kafka did not let us in ({said}): check the login in the settings",
+            outcome=outcome,
+            reason="permission",
         )
     if code in _PURGED:
         return Unavailable(
             f"{what}: it was on its way when the client had to be replaced, and may be there: read the log's end",
             outcome=outcome,
+            reason="failed",
         )
-    return Unavailable(f"{what}: {said}", outcome=outcome)
+    return Unavailable(f"{what}: {said}", outcome=outcome, reason=_reason_of(code))

@@ -73,7 +73,9 @@ class Sender:
         append.given_up = max(append.deadline, time.monotonic() + self._settings.timeout)
         with self._lock:
             if self._closing is not None:
-                raise Unavailable(f"{append.name}: the connection is closed: connect again", outcome="not_written")
+                raise Unavailable(
+                    f"{append.name}: the connection is closed: connect again", outcome="not_written", reason="closed"
+                )
             if self._queue and self._queued_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
             if not self._queue and not self._handing_over and self._fatal is None:
@@ -301,10 +303,16 @@ class Sender:
         tell(left)
 
     def _end(self) -> None:
-        self._give_up(Unavailable("append: the connection was closed before Kafka answered", outcome="unknown"))
+        self._give_up(
+            Unavailable("append: the connection was closed before Kafka answered", outcome="unknown", reason="closed")
+        )
         unsent = list(self._queue)
         for append in unsent:
-            append.fail(Unavailable(f"{append.name}: the connection was closed before it", outcome="not_written"))
+            append.fail(
+                Unavailable(
+                    f"{append.name}: the connection was closed before it", outcome="not_written", reason="closed"
+                )
+            )
         self._queue.clear()
         tell(unsent)
         self._close_producer()
@@ -335,6 +343,7 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
         return Unavailable(
             f"{append.name}: it is written, but the answer that told where was lost: read the log's end",
             outcome="unknown",
+            reason="failed",
         )
     if append.errors[0].code() == KafkaError._DESTROY:
         # Met once, where a topic was deleted under an append. What a client has that we end was given up before, so we

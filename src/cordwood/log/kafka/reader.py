@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
 from cordwood.log.calls.completion import Wanted
 from cordwood.log.calls.reader_lock import Turns
 from cordwood.log.interface import Reader
@@ -115,7 +115,9 @@ class _Ahead:
                     thread.start()
                 except RuntimeError as error:
                     self._threads.discard(thread)
-                    raise Unavailable(f"a read needs a thread of its own, and none can be had: {error}") from error
+                    raise Unavailable(
+                        f"a read needs a thread of its own, and none can be had: {error}", reason="failed"
+                    ) from error
                 self._thread = thread
 
     def take(self, wanted: Wanted) -> "StoredBatch | BaseException | Wanted | None":
@@ -160,7 +162,7 @@ class _Ahead:
         except CordwoodError as error:
             self._put(error)
         except Exception as error:
-            self._put(Unavailable(f"reading failed: {error!r}"))
+            self._put(Unavailable(f"reading failed: {error!r}", reason=reason_of(error)))
         finally:
             self._threads.discard(threading.current_thread())
 

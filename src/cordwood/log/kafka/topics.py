@@ -12,6 +12,8 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     DescribeClusterResult,
     NewTopic,
@@ -20,6 +22,7 @@ from confluent_kafka.admin import (
 
 from cordwood.errors import InvalidInput, NotFound, Unavailable
 from cordwood.log.interface import TopicInfo
+from cordwood.log.topics import TopicChange, TopicConfig, milliseconds_of
 
 from .admin import Admin
 from .deadline import ATTEMPT_SECONDS, answer, attempts, seconds_left
@@ -68,24 +71,16 @@ class Topics:
         self._made: dict[str, float] = {}
         """Topics that this process has made, and until when a broker that does not know one is taken to be behind."""
 
-    def create(
-        self,
-        name: str,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        timeout: float,
-    ) -> TopicInfo:
+    def create(self, name: str, config: TopicConfig, timeout: float) -> TopicInfo:
         """Make a topic, and return once each of its partitions has a leader that answers."""
         deadline = time.monotonic() + timeout
         what = f"creating topic {name!r}"
+        replication = config.replication
         if replication is None:
             replication = min(_REPLICAS_MAX, self._brokers(what, deadline))
         if replication > _REPLICATION_MAX:
             raise InvalidInput(f"{what}: replication is {replication}, and no more than there are brokers can be had")
-        config = _config(replication, retention, retention_bytes)
-        new = NewTopic(name, partitions, replication, config=config)
+        new = NewTopic(name, config.partitions or 1, replication, config=_settings_of(config, replication))
         self._ask(what, deadline, lambda client, left: client.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
         for old, end in list(self._made.items()):  # in place: others make topics at the same time
@@ -104,6 +99,27 @@ class Topics:
             except NotFound:
                 pass
             self._pause(f"creating topic {name!r}: waiting until it is usable", deadline)
+
+    def alter(self, name: str, change: TopicChange, timeout: float) -> TopicInfo:
+        """Change the settings of a topic, and return once the cluster shows them."""
+        deadline = time.monotonic() + timeout
+        what = f"altering topic {name!r}"
+        wanted = _limits(change.named())
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in wanted.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        self._ask(
+            what,
+            deadline,
+            lambda client, left: client.incremental_alter_configs([resource], request_timeout=left)[resource],
+        )
+        while True:
+            shown = self._config_of(name, deadline)
+            if all(shown[setting] == value for setting, value in wanted.items()):
+                return self._info(self._describe(name, deadline), deadline)
+            self._pause(f"{what}: waiting until the cluster shows it", deadline)
 
     def names(self, prefix: str, timeout: float) -> list[str]:
         """Sorted; without those that Kafka keeps for itself."""
@@ -276,13 +292,11 @@ class Topics:
         time.sleep(min(_LOOK_AGAIN_SECONDS, seconds_left(what, deadline)))
 
 
-def _config(replication: int, retention: timedelta | None, retention_bytes: int | None) -> dict[str, str]:
+def _settings_of(config: TopicConfig, replication: int) -> dict[str, str]:
     """R19: what is promised of a topic must not hang on the defaults of a cluster."""
-    retention_ms = -1 if retention is None else max(1, retention // timedelta(milliseconds=1))
     return {
         "cleanup.policy": "delete",
-        "retention.ms": str(retention_ms),
-        "retention.bytes": str(-1 if retention_bytes is None else retention_bytes),
+        **_limits({"retention": config.retention, "retention_bytes": config.retention_bytes}),
         "min.insync.replicas": "2" if replication >= _REPLICAS_MAX else "1",
         "unclean.leader.election.enable": "false",
         "max.message.bytes": str(_BATCH_BYTES_MAX),
@@ -291,6 +305,16 @@ def _config(replication: int, retention: timedelta | None, retention_bytes: int 
         "message.timestamp.before.max.ms": _LONGEST,
         "message.timestamp.after.max.ms": _LONGEST,
     }
+
+
+def _limits(named: Mapping[str, Any]) -> dict[str, str]:
+    """Kafka's settings for these limits; -1 for none, since a default of the cluster may be another."""
+    limits = {}
+    if "retention" in named:
+        limits["retention.ms"] = milliseconds_of(named["retention"])
+    if "retention_bytes" in named:
+        limits["retention.bytes"] = named["retention_bytes"]
+    return {setting: str(-1 if value is None else value) for setting, value in limits.items()}
 
 
 def _limit(config: Mapping[str, str]) -> int:
@@ -302,4 +326,5 @@ def no_right_to_write(topic: str) -> Unavailable:
     return Unavailable(
         f"appending to {topic!r}: this user lacks the right WRITE on the topic: ask for it, or connect as another",
         outcome="not_written",
+        reason="permission",
     )

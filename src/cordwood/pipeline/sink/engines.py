@@ -18,7 +18,8 @@ def target_of(options: WriteOptions, columns: tuple[str, ...]) -> Target:
             from .kafka import KafkaTarget
         except ImportError as error:
             raise Unavailable(
-                f"{url} needs confluent-kafka in every process of Spark: pip install 'cordwood[kafka]'"
+                f"{url} needs confluent-kafka in every process of Spark: pip install 'cordwood[kafka]'",
+                reason="missing-extra",
             ) from error
         return KafkaTarget(url, options.topic, columns)
     raise InvalidInput(f"{url} cannot be written by Spark yet; use file:/FOLDER or kafka://HOST:PORT")

@@ -36,7 +36,9 @@ def stage(
             writer.add(owner, part.log, batch_of(part.rows, clock.time_ms()))
         staged = writer.finish()
         if staged is not None and is_aborted(disk, name.attempt):
-            raise Unavailable("the write was aborted while this task was running", outcome="not_written")
+            raise Unavailable(
+                "the write was aborted while this task was running", outcome="not_written", reason="failed"
+            )
         return staged
     except BaseException:
         writer.discard()

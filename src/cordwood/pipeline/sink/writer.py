@@ -74,5 +74,6 @@ def _micro_batch() -> MicroBatch:
         raise Unavailable(
             f"Spark does not say which query and batch this is ({_QUERY_ID}, {_BATCH_ID}): it cannot be written once",
             outcome="not_written",
+            reason="unsupported",
         )
     return MicroBatch(query, int(batch))

@@ -19,7 +19,8 @@ def logs_at(url: Url) -> Logs:
             from .kafka import KafkaLogs
         except ImportError as error:
             raise Unavailable(
-                f"{url} needs confluent-kafka in every process of Spark: pip install 'cordwood[kafka]'"
+                f"{url} needs confluent-kafka in every process of Spark: pip install 'cordwood[kafka]'",
+                reason="missing-extra",
             ) from error
         return KafkaLogs(url)
     raise InvalidInput(f"{url} cannot be read by Spark yet; use file:/FOLDER or kafka://HOST:PORT")

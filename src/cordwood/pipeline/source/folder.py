@@ -72,7 +72,8 @@ class FolderLogs:
                         raise
                     if not frames:
                         raise Unavailable(
-                            f"{source.name} ends at {cursor.offset}, but ended at {task.stop} when this was planned"
+                            f"{source.name} ends at {cursor.offset}, but ended at {task.stop} when this was planned",
+                            reason="failed",
                         )
                     yield from zip(frames, repeat(CREATE_TIME), strict=False)
 
@@ -82,7 +83,9 @@ class FolderLogs:
     @contextmanager
     def _open(self) -> Iterator[OpenFolder]:
         if not self._path.is_dir():
-            raise Unavailable(f"{self._path} does not exist on this machine: every process of Spark reads it")
+            raise Unavailable(
+                f"{self._path} does not exist on this machine: every process of Spark reads it", reason="unreachable"
+            )
         folder = open_for_reading(self._path)
         try:
             yield folder

@@ -51,7 +51,7 @@ def look(logs: Logs, wanted: Callable[[str], object]) -> Look:
         # Not there: deleted in between.
         with suppress(NotFound):
             return Look({topic.name: topic for topic in topics}, logs.bounds(topics))
-    raise Unavailable("topics are deleted while they are looked at, again and again: try again")
+    raise Unavailable("topics are deleted while they are looked at, again and again: try again", reason="failed")
 
 
 def selection(options: ReadOptions) -> Callable[[str], object]:

@@ -163,7 +163,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return kept_range(log, begin, stop, now.bounds[log], self._losses)
         if begin < stop:
             text = f"{log}: offsets {begin} to {stop - 1} are due, but the server that was asked does not know it yet"
-            raise Unavailable(f"{text}: try again")
+            raise Unavailable(f"{text}: try again", reason="unreachable")
         return Bounds(begin, stop)
 
     def _check_missing(self, now: Look) -> None:

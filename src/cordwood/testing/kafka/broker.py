@@ -141,11 +141,13 @@ class Broker:
             status = self._process.wait(_PROBE_SECONDS)
             if status is not None:
                 raise Unavailable(
-                    f"Kafka at {self.bootstrap} ended with status {status}; it said last:\n{self.log_tail()}"
+                    f"Kafka at {self.bootstrap} ended with status {status}; it said last:\n{self.log_tail()}",
+                    reason="failed",
                 )
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"Kafka at {self.bootstrap} does not answer after {seconds:.0f} s:\n{self.log_tail()}"
+                    f"Kafka at {self.bootstrap} does not answer after {seconds:.0f} s:\n{self.log_tail()}",
+                    reason="unreachable",
                 )
 
     def log_tail(self) -> str:
@@ -191,7 +193,9 @@ class Broker:
         status = self._process.wait(START_SECONDS)
         if status != 0:
             said = self.log_tail()
-            raise Unavailable(f"Kafka's folder cannot be formatted (status {status}); it said last:\n{said}")
+            raise Unavailable(
+                f"Kafka's folder cannot be formatted (status {status}); it said last:\n{said}", reason="failed"
+            )
 
     def _run(self) -> None:
         self._process.start([*self._command, "kafka.Kafka", str(self._properties)])

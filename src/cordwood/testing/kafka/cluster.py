@@ -66,7 +66,7 @@ class Cluster:
         for broker in self.brokers:
             if broker.number == number:
                 return broker
-        raise Unavailable(f"{topic}/{partition} has no leader among {self.brokers}")
+        raise Unavailable(f"{topic}/{partition} has no leader among {self.brokers}", reason="unreachable")
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Return when every server answers and knows all others."""
@@ -83,7 +83,9 @@ class Cluster:
         deadline = time.monotonic() + seconds
         while behind := lagging(self.bootstrap):
             if time.monotonic() > deadline:
-                raise Unavailable(f"after {seconds:.0f} s these have too few copies: {', '.join(behind)}")
+                raise Unavailable(
+                    f"after {seconds:.0f} s these have too few copies: {', '.join(behind)}", reason="unreachable"
+                )
             time.sleep(0.05)
 
     def close(self) -> None:

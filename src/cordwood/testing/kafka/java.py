@@ -36,7 +36,7 @@ def class_archive() -> Path:
 @cache
 def _program() -> str:
     if problem := java_problem("Kafka"):
-        raise Unavailable(problem)
+        raise Unavailable(problem, reason="missing-java")
     program = java_command()
     assert program is not None
     return program

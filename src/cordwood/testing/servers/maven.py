@@ -57,7 +57,7 @@ def jar_folder(pom: Path, name: str, say: Say = to_stderr) -> Path:
     if folder.is_dir():
         return folder
     if problem := maven_problem(name):
-        raise Unavailable(problem)
+        raise Unavailable(problem, reason="missing-java")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with hold_lock(folder.with_suffix(".lock"), f"{name}: another process fetches the jars, waiting for it", say):
         if not folder.is_dir():
@@ -82,7 +82,9 @@ def _fetch(pom: Path, name: str, folder: Path, say: Say) -> None:
         )
         jars = [*part.glob("*.jar")]
         if not jars:
-            raise Unavailable(f"{name}: mvn fetched no jar for {pom}: run `mvn -f {pom} dependency:tree` to see why")
+            raise Unavailable(
+                f"{name}: mvn fetched no jar for {pom}: run `mvn -f {pom} dependency:tree` to see why", reason="failed"
+            )
         part.rename(folder)
         say(f"{name}: {len(jars)} jars in {time.monotonic() - started:.0f} s")
     finally:
@@ -109,7 +111,9 @@ def _maven(arguments: list[str], name: str, say: Say) -> None:
         _end_group(process)
     if process.returncode:
         said = "\n".join(lines[-_LINES_SHOWN:]) or "(it said nothing)"
-        raise Unavailable(f"{name}: mvn failed with status {process.returncode}; it said last:\n{said}")
+        raise Unavailable(
+            f"{name}: mvn failed with status {process.returncode}; it said last:\n{said}", reason="failed"
+        )
 
 
 def _until(process: "subprocess.Popen[str]", deadline: float, name: str, say: Say) -> Iterator[str]:
@@ -130,7 +134,10 @@ def _until(process: "subprocess.Popen[str]", deadline: float, name: str, say: Sa
         if line:
             yield line.rstrip()
         if time.monotonic() > deadline:
-            raise Unavailable(f"{name}: mvn was not done after {_SECONDS_MAX} s: see whether its repository answers")
+            raise Unavailable(
+                f"{name}: mvn was not done after {_SECONDS_MAX} s: see whether its repository answers",
+                reason="unreachable",
+            )
         if time.monotonic() - told > _PROGRESS_SECONDS:
             told = time.monotonic()
             say(f"{name}: {files} files fetched so far")

@@ -89,7 +89,7 @@ class ServerProcess:
 
     def _order(self, order: dict[str, Any]) -> dict[str, Any]:
         if self not in _open:
-            raise Unavailable(f"the server of {self.folder} is closed: make a new one")
+            raise Unavailable(f"the server of {self.folder} is closed: make a new one", reason="closed")
         assert self._keeper.stdin is not None
         try:
             self._keeper.stdin.write(json.dumps(order) + "\n")
@@ -102,10 +102,12 @@ class ServerProcess:
         assert self._keeper.stdout is not None
         line = self._keeper.stdout.readline()
         if not line:
-            raise Unavailable(f"the process that keeps a server is gone (status {self._keeper.poll()})")
+            raise Unavailable(
+                f"the process that keeps a server is gone (status {self._keeper.poll()})", reason="failed"
+            )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise Unavailable(f"a server cannot be started: {answer['error']}")
+            raise Unavailable(f"a server cannot be started: {answer['error']}", reason="failed")
         return answer
 
     def _let_go(self) -> None:

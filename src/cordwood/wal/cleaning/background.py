@@ -93,7 +93,7 @@ class BackgroundCleaner:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # else something of its own that `flush` awaited was cancelled
-            self.failure = Unavailable(f"{self._name}: on_flush_needed raised {error!r}")
+            self.failure = Unavailable(f"{self._name}: on_flush_needed raised {error!r}", reason="failed")
             self.failure.__cause__ = error
             _LOGGER.warning("%s, the next round is in %g s", self.failure, self._every, exc_info=error)
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from cordwood.errors import CordwoodError, Fenced, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Fenced, InvalidInput, Timeout, Unavailable, reason_of
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.formats.interface import RegionMetaWriter
 
@@ -50,7 +50,7 @@ class Cleaner:
         try:
             await self._clean(timeout)
         except Exception as error:
-            unknown = Unavailable(f"{self._data.log.name}: cleaning it raised {error!r}")
+            unknown = Unavailable(f"{self._data.log.name}: cleaning it raised {error!r}", reason=reason_of(error))
             self.failure = error if isinstance(error, CordwoodError) else unknown
             raise
         self.failure = None

@@ -6,7 +6,7 @@ import asyncio
 from copy import copy
 from typing import NamedTuple, TypeVar
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
 from cordwood.log import Log
 
 T = TypeVar("T")
@@ -45,6 +45,6 @@ def failure(log: Log, error: BaseException) -> CordwoodError:
     """What a failed append to a meta log is told as."""
     if isinstance(error, CordwoodError):
         return error
-    found = Unavailable(f"{log.name}: an append failed: {error!r}", outcome="unknown")
+    found = Unavailable(f"{log.name}: an append failed: {error!r}", outcome="unknown", reason=reason_of(error))
     found.__cause__ = error
     return found

@@ -7,7 +7,7 @@ from collections import deque
 from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Trimmed, Unavailable, reason_of
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.formats.interface import WriteUnderWay
 
@@ -36,10 +36,12 @@ class PendingWrites:
             raise with_outcome(self.fenced, "not_written")
         where = f"region {self._data.region} in {self._data.log.name}"
         if self.closed:
-            raise Unavailable(f"{where} is closed: open it again", outcome="not_written")
+            raise Unavailable(f"{where} is closed: open it again", outcome="not_written", reason="closed")
         if asyncio.get_running_loop() is not self._loop:
             raise Unavailable(
-                f"{where} was opened in another event loop: write there, or use cordwood.sync", outcome="not_written"
+                f"{where} was opened in another event loop: write there, or use cordwood.sync",
+                outcome="not_written",
+                reason="other-loop",
             )
 
     @property
@@ -123,7 +125,9 @@ class PendingWrites:
         elif isinstance(error, TimeoutError):
             found = Timeout(f"{where}: finding out what of a failed append is in the log took too long")
         else:
-            found = Unavailable(f"{where}: finding out what of a failed append is in the log failed: {error!r}")
+            found = Unavailable(
+                f"{where}: finding out what of a failed append is in the log failed: {error!r}", reason=reason_of(error)
+            )
         found.__cause__ = error
         return found
 

@@ -21,7 +21,9 @@ class Connection:
         """`Unavailable` once it is closed, and in a forked child."""
         self.folder.check()
         if self.closed:
-            raise Unavailable(f"the connection to {self.folder.path} is closed: connect again", outcome="not_written")
+            raise Unavailable(
+                f"the connection to {self.folder.path} is closed: connect again", outcome="not_written", reason="closed"
+            )
 
     def check_writable(self) -> None:
         self.check()
@@ -29,4 +31,5 @@ class Connection:
             raise Unavailable(
                 f"{self.folder.path} is connected with read_only=True: connect without it to write",
                 outcome="not_written",
+                reason="read-only",
             )

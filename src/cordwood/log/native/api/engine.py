@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, Timeout
+from cordwood.errors import Conflict, Timeout, Unavailable
 from cordwood.log.calls.completion import call
 from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading, open_for_writing
-from cordwood.log.topics import checked_folder_replication
+from cordwood.log.topics import TopicChange, TopicConfig, checked_folder_replication
 from cordwood.records import FRAME_BYTES_MAX, Batch
 
 from .bridge import call_until_done
@@ -25,11 +25,27 @@ from .log import FolderLog, check_size
 T = TypeVar("T")
 
 _LET_GO_SECONDS = 30.0
+_BUSY_SECONDS = 0.1
 _DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
 
-async def open_folder(path: Path, *, timeout: float, read_only: bool) -> "FolderEngine":
-    """Open a folder, or share the engine that this process has open on it."""
+async def open_folder(path: Path, *, timeout: float, wait: float, read_only: bool) -> "FolderEngine":
+    """Open a folder, or share the engine that this process has open on it.
+
+    A folder that another process writes is tried again for up to `wait` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    while True:
+        try:
+            return await _open(path, timeout, read_only)
+        except Unavailable as error:
+            if error.reason != "busy" or loop.time() >= until:
+                raise
+        await asyncio.sleep(min(_BUSY_SECONDS, until - loop.time()))
+
+
+async def _open(path: Path, timeout: float, read_only: bool) -> "FolderEngine":
     open_it = open_for_reading if read_only else open_for_writing
     # A thread that belongs to no loop: a loop's own may all be busy with calls of the user's, and a folder that is
     # opened too late is let go also if the loop has ended by then.
@@ -58,27 +74,21 @@ class FolderEngine(Engine):
         self._folder = folder
         self._connection = Connection(folder, read_only)
 
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication: int | None,
-        retention: timedelta | None,
-        retention_bytes: int | None,
-        exist_ok: bool,
-        timeout: float,
-    ) -> TopicInfo:
-        copies = checked_folder_replication(replication)
+    async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
+        checked_folder_replication(config.replication)
         self._connection.check_writable()
-        retention_ms = None if retention is None else max(1, retention // timedelta(milliseconds=1))
-        create = partial(self._folder.writing().create_topic, name, partitions, copies, retention_ms, retention_bytes)
+        create = partial(self._folder.writing().create_topic, name, config)
         try:
             return _info(await self._call(timeout, f"creating topic {name!r}", create))
         except Conflict:
             if not exist_ok:
                 raise
             return await self.topic(name, timeout=timeout)
+
+    async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
+        self._connection.check_writable()
+        alter = partial(self._folder.writing().alter_topic, name, change)
+        return _info(await self._call(timeout, f"altering topic {name!r}", alter))
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
         rows = await self._call(timeout, "listing topics", self._folder.topics)

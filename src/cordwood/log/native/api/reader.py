@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, thread
 from typing import NoReturn
 
-from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable, reason_of
 from cordwood.log.arguments import checked_range
 from cordwood.log.calls.completion import Wanted
 from cordwood.log.calls.reader_lock import Turns
@@ -183,7 +183,7 @@ class FolderReader(Reader):
     async def _fail(self, error: Exception) -> NoReturn:
         """Let go, and raise it. A caller that is cancelled meanwhile leaves it to the next call: it is no end."""
         if isinstance(error, OSError) and not isinstance(error, CordwoodError):
-            cause, error = error, Unavailable(f"reading {self._name} failed: {error}")
+            cause, error = error, Unavailable(f"reading {self._name} failed: {error}", reason=reason_of(error))
             error.__cause__ = cause
         self._failure = error
         await self._end_reading()
@@ -221,7 +221,10 @@ class FolderReader(Reader):
         # Python's pools say so of themselves alone: its main thread is alive while it waits for them.
         if not getattr(thread, "_shutdown", False):
             await self._fail(
-                Unavailable(f"reading {self._name} was broken off: no thread could be started; are there too many?")
+                Unavailable(
+                    f"reading {self._name} was broken off: no thread could be started; are there too many?",
+                    reason="failed",
+                )
             )
         if self._follow:
             await self.close()
@@ -229,7 +232,8 @@ class FolderReader(Reader):
         await self._fail(
             Unavailable(
                 f"reading {self._name} was broken off: the program is ending;"
-                " let the main thread wait for the one that reads"
+                " let the main thread wait for the one that reads",
+                reason="closed",
             )
         )
 

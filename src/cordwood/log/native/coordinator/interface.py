@@ -1,12 +1,14 @@
 """The Coordinator interface."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from cordwood.log.topics import TopicChange, TopicConfig, milliseconds_of
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic as it was created. `id` is never used again, also not for a topic of the same name."""
+    """A topic and its settings. `id` is never used again, also not for a topic of the same name."""
 
     id: int
     name: str
@@ -14,6 +16,25 @@ class TopicRow:
     replication: int
     retention_ms: int | None
     retention_bytes: int | None
+
+    @classmethod
+    def new(cls, id: int, name: str, config: TopicConfig) -> Self:
+        """A topic that is made with these settings."""
+        return cls(
+            id,
+            name,
+            config.partitions or 1,
+            config.replication or 1,
+            milliseconds_of(config.retention),
+            config.retention_bytes,
+        )
+
+    def altered(self, change: TopicChange) -> Self:
+        """The same topic after a change."""
+        named = change.named()
+        if "retention" in named:
+            named["retention_ms"] = milliseconds_of(named.pop("retention"))
+        return replace(self, **named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +51,11 @@ class Coordinator(Protocol):
     def take_over(self) -> int:
         """Become the owner: a new epoch, higher than every earlier one."""
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication: int,
-        retention_ms: int | None,
-        retention_bytes: int | None,
-    ) -> TopicRow:
+    def create_topic(self, name: str, config: TopicConfig) -> TopicRow:
         """`Conflict` if the name is taken."""
+
+    def alter_topic(self, row: TopicRow) -> None:
+        """Give the topic with this id the limits of the row. `NotFound` if the topic is gone."""
 
     def delete_topic(self, id: int) -> None: ...
 

@@ -4,11 +4,13 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 
-from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, Unavailable
+from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, Reason, Unavailable
+from cordwood.log.topics import TopicConfig
 
 from .interface import LogRow, TopicRow
 
@@ -91,7 +93,7 @@ class SqliteCoordinator:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._closed:
-                raise Unavailable(f"{self._path} is closed: connect again", outcome="not_written")
+                raise Unavailable(f"{self._path} is closed: connect again", outcome="not_written", reason="closed")
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
@@ -112,24 +114,23 @@ class SqliteCoordinator:
             epoch: int = db.execute("UPDATE owner SET epoch = epoch + 1 RETURNING epoch").fetchone()[0]
             return epoch
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication: int,
-        retention_ms: int | None,
-        retention_bytes: int | None,
-    ) -> TopicRow:
+    def create_topic(self, name: str, config: TopicConfig) -> TopicRow:
         with self._transaction() as db:
             if db.execute("SELECT 1 FROM topic WHERE name = ?", (name,)).fetchone():
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
-            columns = (name, partitions, replication, retention_ms, retention_bytes)
+            _, *columns = astuple(TopicRow.new(0, name, config))
             row = db.execute(
                 "INSERT INTO topic (name, partitions, replication, retention_ms, retention_bytes)"
                 " VALUES (?, ?, ?, ?, ?) RETURNING id",
                 columns,
             ).fetchone()
             return TopicRow(row[0], *columns)
+
+    def alter_topic(self, row: TopicRow) -> None:
+        with self._transaction() as db:
+            limits = (row.retention_ms, row.retention_bytes, row.id)
+            if not db.execute("UPDATE topic SET retention_ms = ?, retention_bytes = ? WHERE id = ?", limits).rowcount:
+                raise NotFound(f"no topic has the id {row.id}")
 
     def delete_topic(self, id: int) -> None:
         with self._transaction() as db:
@@ -203,7 +204,23 @@ class SqliteCoordinator:
             self._db.close()
 
 
+_REASONS: Mapping[int, Reason] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "permission",
+    sqlite3.SQLITE_CANTOPEN: "permission",
+    sqlite3.SQLITE_PERM: "permission",
+    sqlite3.SQLITE_BUSY: "busy",
+}
+
+
+def _reason_of(error: sqlite3.OperationalError) -> Reason:
+    # An extended code has the primary one in its lowest byte; errors of the module itself have none.
+    return _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "failed")
+
+
 def _translate(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
     if isinstance(error, sqlite3.OperationalError):
-        return Unavailable(f"{path}: {error}; check that the disk has room and the folder may be written")
+        return Unavailable(
+            f"{path}: {error}; check that the disk has room and the folder may be written", reason=_reason_of(error)
+        )
     return Corrupt(f"{path}: {error}; restore the folder from a copy, or read it with read_only=True")

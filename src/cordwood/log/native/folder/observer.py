@@ -73,7 +73,9 @@ class FolderObserver:
                 except NotFound:
                     # The metadata went on in another plog while it was being read.
                     self._metadata, catalog = None, self.catalog()
-        raise Unavailable("the folder's metadata could not be read: its plogs vanish while they are read; try again")
+        raise Unavailable(
+            "the folder's metadata could not be read: its plogs vanish while they are read; try again", reason="failed"
+        )
 
     def epoch(self, catalog: Catalog) -> int:
         """Of the latest open: without room for a catalog of its own it has at least published its metadata."""

@@ -7,11 +7,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable, reason_of
 from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow
 from cordwood.log.native.env.clock import RealClock
@@ -43,12 +44,16 @@ F = TypeVar("F")
 _LOGGER = logging.getLogger("cordwood")
 
 
+def _closed(path: Path) -> Unavailable:
+    return Unavailable(f"{path}: the connection is closed: connect again", outcome="not_written", reason="closed")
+
+
 class OpenFolder(Protocol):
     """What connections need of a folder, however it is open."""
 
     path: Path
     executor: ThreadPoolExecutor
-    gone: str | None
+    gone: Unavailable | None
     """Why the folder cannot be used any more, if so."""
 
     def check(self) -> None:
@@ -77,14 +82,18 @@ class _OpenFolder:
         self.path = path
         self.executor = ThreadPoolExecutor(_READERS, thread_name_prefix="cordwood-read")
         self.connections = 1
-        self.gone: str | None = None
+        self.gone: Unavailable | None = None
 
     def check(self) -> None:
         if self.gone is not None:
-            raise Unavailable(f"{self.path}: {self.gone}", outcome="not_written")
+            raise copy(self.gone)
 
     def mark_forked(self) -> None:
-        self.gone = "this connection belongs to the parent process: connect anew in the child"
+        self.gone = Unavailable(
+            f"{self.path}: this connection belongs to the parent process: connect anew in the child",
+            outcome="not_written",
+            reason="forked",
+        )
 
 
 class FolderOpenForWriting(_OpenFolder):
@@ -125,7 +134,9 @@ class FolderOpenForWriting(_OpenFolder):
     def appending(self) -> FolderWriter:
         error = self._unfinished
         if error is not None:
-            raise Unavailable(f"{self.path}: nothing can be appended yet: {error}", outcome="not_written") from error
+            raise Unavailable(
+                f"{self.path}: nothing can be appended yet: {error}", outcome="not_written", reason=reason_of(error)
+            ) from error
         return self._engine
 
     def topics(self) -> list[TopicRow]:
@@ -179,7 +190,7 @@ class FolderOpenForWriting(_OpenFolder):
             self._unfinished = None
 
     def _shut_down(self, timeout: float) -> None:
-        self.gone = "the connection is closed: connect again"
+        self.gone = _closed(self.path)
         self.executor.shutdown(wait=False)
         finished = threading.Event()
         _closing.add(self.path)
@@ -215,14 +226,16 @@ class FolderOpenForReading(_OpenFolder):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         if not path.is_dir():
-            raise Unavailable(f"{path} does not exist: connect without read_only=True to make it")
+            raise Unavailable(f"{path} does not exist: connect without read_only=True to make it", reason="unreachable")
         self._view = FolderObserver(RealDisk(path), self._writer_alive)
         with _registry_lock:
             _reading.add(self)
 
     def writing(self) -> FolderWriter:
         raise Unavailable(
-            f"{self.path} is connected with read_only=True: connect without it to write", outcome="not_written"
+            f"{self.path} is connected with read_only=True: connect without it to write",
+            outcome="not_written",
+            reason="read-only",
         )
 
     def appending(self) -> FolderWriter:
@@ -238,7 +251,7 @@ class FolderOpenForReading(_OpenFolder):
         return self._view.log(topic, partition)
 
     def close(self, timeout: float) -> None:
-        self.gone = "the connection is closed: connect again"
+        self.gone = _closed(self.path)
         with _registry_lock:
             _reading.discard(self)
         closing = in_a_thread("cordwood-close", self._let_go)
@@ -270,7 +283,11 @@ def open_for_writing(path: Path) -> OpenFolder:
         if folder is not None:
             raise _written_here(path)
         if path in _closing:
-            raise Unavailable(f"{path} is still being closed by this process: try again when the disk has answered")
+            raise Unavailable(
+                f"{path} is still being closed by this process: try again when the disk has answered",
+                reason="busy",
+                pid=os.getpid(),
+            )
         folder = _translate_errors(path, FolderOpenForWriting)
         with _registry_lock:
             _registry[path] = folder
@@ -317,7 +334,9 @@ def _open_alone(path: Path) -> FolderOpenForWriting:
 
 def _written_here(path: Path) -> Unavailable:
     return Unavailable(
-        f"{path} is being written by process {os.getpid()}, which is this one: one writes a folder at a time"
+        f"{path} is being written by process {os.getpid()}, which is this one: one writes a folder at a time",
+        reason="busy",
+        pid=os.getpid(),
     )
 
 
@@ -370,7 +389,7 @@ def _translate_errors(path: Path, open_it: Callable[[Path], F]) -> F:
         raise
     except (OSError, RuntimeError) as error:
         # RuntimeError: no thread could be started.
-        raise Unavailable(f"{path} cannot be opened: {error}") from error
+        raise Unavailable(f"{path} cannot be opened: {error}", reason=reason_of(error)) from error
 
 
 _registry: dict[Path, FolderOpenForWriting] = {}

@@ -71,6 +71,10 @@ class Publisher:
         self._free_slot += row.partitions
         self.put_catalog()
 
+    def alter(self, row: TopicRow) -> None:
+        self.topics = {**self.topics, row.name: PublishedTopic(row, self.topics[row.name].slot)}
+        self.put_catalog()
+
     def remove(self, name: str) -> None:
         self.topics = {other: topic for other, topic in self.topics.items() if other != name}
         self.put_catalog()

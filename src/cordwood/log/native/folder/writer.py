@@ -20,6 +20,7 @@ from cordwood.log.native.stream.recovery import Recovered, recover
 from cordwood.log.native.stream.rollover import PLOG_BYTES_MAX, LogRolloverPolicy
 from cordwood.log.native.stream.spare import NewId
 from cordwood.log.native.stream.stream import Stream
+from cordwood.log.topics import TopicChange, TopicConfig
 
 from .countdown import Countdown
 from .published import METADATA_OWNER, METADATA_SLOT, Owner, PublishedTopic
@@ -65,6 +66,8 @@ class FolderWriter:
         self.plogs = PlogStore(disk, settings.open_plogs_max)
         self.plogs.prepare()
         self._lock = threading.Lock()
+        # Held while limits of a topic are applied or changed; taken before `_lock`.
+        self._retention_lock = threading.Lock()
         # Held for a look at `_logs` only, never during I/O: event loops ask for logs.
         self._logs_lock = threading.Lock()
         self._logs: dict[Owner, WrittenLog] = {}
@@ -96,21 +99,14 @@ class FolderWriter:
     def topic(self, name: str) -> TopicRow:
         return self._published_topic(name).topic
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        replication: int,
-        retention_ms: int | None,
-        retention_bytes: int | None,
-    ) -> TopicRow:
+    def create_topic(self, name: str, config: TopicConfig) -> TopicRow:
         """Blocks. `Conflict` if it exists."""
         with self._lock:
             self._check_open()
             if name in self._published.topics:
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
             try:
-                row = self._coordinator.create_topic(name, partitions, replication, retention_ms, retention_bytes)
+                row = self._coordinator.create_topic(name, config)
             except Conflict:
                 # Made by an earlier call that failed after its commit.
                 for known in self._coordinator.topics():
@@ -118,6 +114,15 @@ class FolderWriter:
                         self._published.add(known)
                 raise
             self._published.add(row)
+        return row
+
+    def alter_topic(self, name: str, change: TopicChange) -> TopicRow:
+        """Blocks. From its return on, nothing is trimmed by the limits that the topic had before."""
+        with self._retention_lock, self._lock:
+            self._check_open()
+            row = self.topic(name).altered(change)
+            self._coordinator.alter_topic(row)
+            self._published.alter(row)
         return row
 
     def delete_topic(self, name: str, done: Done) -> None:
@@ -159,7 +164,8 @@ class FolderWriter:
             return log
         with self._logs_lock:
             self._check_open()
-            if self._published.topics.get(topic) is not published:
+            current = self._published.topics.get(topic)
+            if current is None or current.topic.id != published.topic.id:
                 raise NotFound(f"topic {topic!r} was deleted")
             return self._logs.setdefault(
                 owner, self._make_log(f"{topic}/{partition}", owner, published.slot + partition)
@@ -197,7 +203,7 @@ class FolderWriter:
         for topic in filter(wants_retention, self.topics()):
             for partition in range(topic.partitions):
                 # One damaged log must not keep the others from giving their space back.
-                error = self._enforce_retention(topic, partition, now)
+                error = self._enforce_retention(topic.name, partition, now)
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -207,7 +213,7 @@ class FolderWriter:
         with self._lock:
             if self._closed is not None:
                 return
-            self._closed = Unavailable("the folder is closed: connect again")
+            self._closed = Unavailable("the folder is closed: connect again", reason="closed")
             with self._logs_lock:
                 logs = list(self._logs.values())
         finish_metadata = partial(self._metadata.finish, self._closed, partial(self._let_go, done))
@@ -217,20 +223,23 @@ class FolderWriter:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _enforce_retention(self, topic: TopicRow, partition: int, now: int) -> CordwoodError | OSError | None:
-        try:
-            log = self.log(topic.name, partition)
-        except NotFound:
-            # The topic was deleted meanwhile.
+    def _enforce_retention(self, name: str, partition: int, now: int) -> CordwoodError | OSError | None:
+        with self._retention_lock:
+            try:
+                log = self.log(name, partition)
+                # Looked up behind the log: the limits are those of this topic, or of one that was made after it.
+                topic = self.topic(name)
+            except NotFound:
+                # The topic was deleted meanwhile.
+                return None
+            try:
+                log.trim(kept_from(log.extent(), topic, now), nothing)
+            except NotFound:
+                return None
+            except (CordwoodError, OSError) as error:
+                log.keep_background_failure("its retention", error)
+                return error
             return None
-        try:
-            log.trim(kept_from(log.extent(), topic, now), nothing)
-        except NotFound:
-            return None
-        except (CordwoodError, OSError) as error:
-            log.keep_background_failure("its retention", error)
-            return error
-        return None
 
     def _open_metadata(self) -> MetadataManager:
         return MetadataManager(

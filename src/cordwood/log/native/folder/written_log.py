@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
-from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable, reason_of
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.workers import Done, Job, Workers, nothing
@@ -94,7 +94,7 @@ class WrittenLog:
     def keep_background_failure(self, what: str, error: CordwoodError | OSError) -> None:
         """Have the next call on this log raise it: nobody was there to be told."""
         text = f"{self.name}: {what} failed in the background, and is tried again: {error}"
-        failure = copy(error) if isinstance(error, CordwoodError) else Unavailable(text)
+        failure = copy(error) if isinstance(error, CordwoodError) else Unavailable(text, reason=reason_of(error))
         failure.__cause__ = error
         # Of the call that will be told of it, and does nothing else.
         failure.outcome = "not_written"
@@ -237,7 +237,11 @@ class WrittenLog:
         except Exception as error:
             # Whatever it was: those who wait are told, and the next append tries again.
             reason = str(error) or repr(error)
-            failure = error if isinstance(error, CordwoodError) else Unavailable(f"{self.name}: {reason}")
+            failure = (
+                error
+                if isinstance(error, CordwoodError)
+                else Unavailable(f"{self.name}: {reason}", reason=reason_of(error))
+            )
             failure.outcome = "not_written"
             with self._lock:
                 early, self._early, self._opening = self._early, [], False

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable
+from cordwood.errors import Conflict, InvalidInput, Sealed, TooLarge, Unavailable, reason_of
 from cordwood.log.native.env.disk import File
 from cordwood.records import Piece
 
@@ -49,7 +49,9 @@ class Plog:
         if self._seal is not None:
             raise Sealed(f"plog {self.id} is sealed at {self._seal.end}: append to the stream's last plog")
         if self.failed is not None:
-            raise Unavailable(f"plog {self.id} failed earlier and takes no more: {self.failed}") from self.failed
+            raise Unavailable(
+                f"plog {self.id} failed earlier and takes no more: {self.failed}", reason=reason_of(self.failed)
+            ) from self.failed
         if position != self.end:
             raise Conflict(f"plog {self.id} ends at {self.end}, not at {position}", actual=self.end)
         if length > APPEND_BYTES_MAX:
@@ -70,7 +72,9 @@ class Plog:
     def sync(self) -> None:
         """Make everything up to `end` durable; after a failure never again on this file."""
         if self.failed is not None:
-            raise Unavailable(f"plog {self.id} failed earlier: {self.failed}") from self.failed
+            raise Unavailable(
+                f"plog {self.id} failed earlier: {self.failed}", reason=reason_of(self.failed)
+            ) from self.failed
         try:
             self._file.sync()
         except OSError as error:

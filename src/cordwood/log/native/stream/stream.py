@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from itertools import accumulate
 
-from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable
+from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable, reason_of
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable, durable_of
 from cordwood.log.native.env.clock import Clock
@@ -161,7 +161,9 @@ class Stream:
             return self._put_and_sync(lost, "unknown")
         except OSError as error:
             failure = Unavailable(
-                f"{self.name}: the write failed, and may be durable or not: {error}", outcome="unknown"
+                f"{self.name}: the write failed, and may be durable or not: {error}",
+                outcome="unknown",
+                reason=reason_of(error),
             )
             failure.__cause__ = error
             fail(self._give_up_plog(lost), failure)
@@ -190,7 +192,7 @@ class Stream:
         else:
             advice = "free some space" if is_full(reason.__cause__) else "mend that"
             text = f"{self.name}: {reason}; {advice} and append again"
-        refused = Unavailable(text, outcome=if_refused)
+        refused = Unavailable(text, outcome=if_refused, reason=reason_of(reason.__cause__))
         refused.__cause__ = reason.__cause__
         fail(appends, refused)
         return []

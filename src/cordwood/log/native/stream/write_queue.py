@@ -13,7 +13,7 @@ from collections.abc import Callable
 from copy import copy
 from math import inf
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
 from cordwood.log.native.env.workers import Job, Workers
 
 from .append import Append, fail
@@ -173,7 +173,9 @@ class WriteQueue:
             kept = self._write(group)
         except Exception as error:
             failure = Unavailable(
-                f"{self._name}: the write failed, and may be durable or not: {error}", outcome="unknown"
+                f"{self._name}: the write failed, and may be durable or not: {error}",
+                outcome="unknown",
+                reason=reason_of(error),
             )
             failure.__cause__ = error
             fail(group, failure)

@@ -74,7 +74,8 @@ class DataLog(AppliedLog):
         if stop is not None and state.next_offset < stop:
             # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
             raise Unavailable(
-                f"{self.log.name} can be read up to {state.next_offset}, though {stop - 1} was appended: try again"
+                f"{self.log.name} can be read up to {state.next_offset}, though {stop - 1} was appended: try again",
+                reason="failed",
             )
 
     async def take(self) -> None:
@@ -146,7 +147,8 @@ class DataLog(AppliedLog):
             if renews != NOBODY and not await self.knows_its_end():
                 raise Unavailable(
                     f"{self.log.name} cannot be read at {self.state.next_offset - 1}, though {offset} was appended:"
-                    " try again"
+                    " try again",
+                    reason="failed",
                 )
             if offset == self.state.next_offset:
                 self.state.apply(offset, record)  # there is nothing before it that was not read

@@ -53,7 +53,9 @@ class MetaLog:
             parts = self.fold.snapshot
             self.snapshot_offset = parts[0].high_watermark if parts else 0
             return
-        raise Unavailable(f"{self.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: try again")
+        raise Unavailable(
+            f"{self.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: try again", reason="failed"
+        )
 
     async def claim(self, owner: int, session: int, who: str, *, anew: bool) -> None:
         """Whose records count from here on, unless there is a higher id: then `Fenced`. All before it is read then.
@@ -129,5 +131,6 @@ class MetaLog:
         if self.next_offset < stop:
             # On Kafka: a new leader does not know the end yet. What is missing may decide whether a record counts.
             raise Unavailable(
-                f"{self.log.name} can be read up to {self.next_offset}, though {stop - 1} was appended: try again"
+                f"{self.log.name} can be read up to {self.next_offset}, though {stop - 1} was appended: try again",
+                reason="failed",
             )

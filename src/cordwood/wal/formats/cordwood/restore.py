@@ -110,7 +110,9 @@ async def _look(data: DataLog, meta: MetaLog) -> tuple[int, bool]:
 
 
 def _never_still(data: DataLog) -> Unavailable:
-    return Unavailable(f"{data.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: open the region again")
+    return Unavailable(
+        f"{data.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: open the region again", reason="failed"
+    )
 
 
 def _warn_of_a_rebuild(data: DataLog, meta: MetaLog, start: int) -> None:

@@ -274,7 +274,7 @@ class Writer(PendingWrites):
         if write.attempts < ATTEMPTS_MAX and self._loop.time() < write.since + self._timeout:
             return True
         failed = f"region {self._data.region}: {write.attempts} appends of a write of table {write.table} failed"
-        self._finish(write, with_outcome(write.error or Unavailable(failed), "not_written"))
+        self._finish(write, with_outcome(write.error or Unavailable(failed, reason="failed"), "not_written"))
         return False
 
     def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:

@@ -70,7 +70,9 @@ class EntrywiseLog(AppliedLog):
                 self.grew(len(batch), size_of(batch))
                 await asyncio.sleep(0)
         if stop is not None and self.state.next_offset < stop:
-            raise Unavailable(f"{name} can be read up to {self.state.next_offset}, though {stop - 1} was appended")
+            raise Unavailable(
+                f"{name} can be read up to {self.state.next_offset}, though {stop - 1} was appended", reason="failed"
+            )
 
     def apply(self, offset: int, key: EntryKey) -> None:
         """Take in the next record."""
@@ -155,7 +157,9 @@ async def restore_entrywise(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int
                 return _warn_of_loss(lost, data)
         except Trimmed:
             continue  # its owner has trimmed it, after it had said so in the meta log
-    raise Unavailable(f"{data.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: open the region again")
+    raise Unavailable(
+        f"{data.log.name} was trimmed {ATTEMPTS_MAX} times while it was read: open the region again", reason="failed"
+    )
 
 
 async def _restore_once(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int, range]:

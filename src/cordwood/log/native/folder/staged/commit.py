@@ -7,7 +7,7 @@ somebody else between the plan and its end would be taken for one of the plan's 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
-from cordwood.errors import CordwoodError, Corrupt, NotFound, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, NotFound, Unavailable, reason_of
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.disk import Disk
@@ -66,7 +66,9 @@ class StagedCommits:
         except (CordwoodError, OSError) as error:
             remove_unneeded(self._disk, self._clock, write)
             if not isinstance(error, CordwoodError):
-                raise Unavailable(f"the commit was not begun: {error}", outcome="not_written") from error
+                raise Unavailable(
+                    f"the commit was not begun: {error}", outcome="not_written", reason=reason_of(error)
+                ) from error
             error.outcome = "not_written"
             raise
         self._decide(plan)
@@ -99,12 +101,13 @@ class StagedCommits:
             remove_staged(self._disk, [file.name for file in plan.files])
             self._coordinator.finish(plan.sink, plan.batch)
         except (CordwoodError, OSError) as error:
-            unfinished = Corrupt if isinstance(error, Corrupt) else Unavailable
-            raise unfinished(
+            text = (
                 f"a commit of {plan.records} records was decided, and cannot be finished now: {error};"
-                " it goes on when it can, or with the next opening for writing: do not write them again",
-                outcome="unknown",
-            ) from error
+                " it goes on when it can, or with the next opening for writing: do not write them again"
+            )
+            if isinstance(error, Corrupt):
+                raise Corrupt(text, outcome="unknown") from error
+            raise Unavailable(text, outcome="unknown", reason=reason_of(error)) from error
 
     def _append(self, plan: Plan) -> None:
         # A topic that was deleted since takes its part along.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from cordwood.errors import Corrupt, TooLarge, Unavailable
+from cordwood.errors import Corrupt, TooLarge, Unavailable, reason_of
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.disk import Disk, File, make_durable_folder
 from cordwood.log.native.folder.published import Owner
@@ -105,6 +105,7 @@ class StagedWriter:
                 f"{self._path}: records cannot be staged: {error.strerror or error}; nothing was appended:"
                 " make room if the disk is full, and write again",
                 outcome="not_written",
+                reason=reason_of(error),
             ) from error
 
 

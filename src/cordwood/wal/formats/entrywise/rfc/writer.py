@@ -183,7 +183,8 @@ class RfcWriter(PendingWrites):
         last = max((write.offsets[-1] for write in writes if write.offsets is not None), default=-1)
         if self._data.state.next_offset <= last:
             raise Unavailable(
-                f"{self._data.log.name} can be read up to {self._data.state.next_offset}, though {last} was appended"
+                f"{self._data.log.name} can be read up to {self._data.state.next_offset}, though {last} was appended",
+                reason="failed",
             )
 
     def _decide(self, write: RfcWrite) -> CordwoodError | None:
@@ -191,7 +192,9 @@ class RfcWriter(PendingWrites):
         if len(write.found) == write.count:
             self._finish(write)
             return None
-        error = write.error or Unavailable(f"region {self._data.region}: a write of table {write.table} is not there")
+        error = write.error or Unavailable(
+            f"region {self._data.region}: a write of table {write.table} is not there", reason="failed"
+        )
         refused = error.outcome == "not_written" and not write.found
         if not refused:
             self._remember(write)
@@ -239,7 +242,7 @@ class RfcWriter(PendingWrites):
         self._answer(write, write.size, error)
 
     def _broken_off(self, cause: BaseException | None) -> CordwoodError:
-        error = Unavailable(f"{self._data.log.name}: an append was broken off", outcome="unknown")
+        error = Unavailable(f"{self._data.log.name}: an append was broken off", outcome="unknown", reason="failed")
         error.__cause__ = cause
         return error
 
