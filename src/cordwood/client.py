@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import sys
 import time
 import weakref
 from collections.abc import Generator, Mapping, Sequence
@@ -16,6 +15,7 @@ from cordwood.errors import Conflict, CordwoodError, InvalidInput, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
 from cordwood.log.calls.outcome import change
+from cordwood.log.engines import load
 from cordwood.log.partitioning import split_by_key
 from cordwood.log.topics import (
     LEFT_OUT,
@@ -26,7 +26,7 @@ from cordwood.log.topics import (
     checked_topic_name,
 )
 from cordwood.records import Batch
-from cordwood.url import NO_CONFIG, FileUrl, KafkaUrl, Url, parse_url
+from cordwood.url import NO_CONFIG, Url, parse_url
 from cordwood.wal import OnFlushNeeded, Region, Wal
 
 
@@ -91,30 +91,9 @@ class Connecting:
         return f"cordwood.connect({str(self._url)!r}): await it, or enter it with `async with`"
 
     async def _connect(self) -> "Client":
-        engine = await _open(self._url, self._timeout, self._wait, self._read_only)
+        open_engine = load(self._url, "engine")
+        engine = await open_engine(self._url, timeout=self._timeout, wait=self._wait, read_only=self._read_only)
         return Client(engine, self._url, timeout=self._timeout, read_only=self._read_only)
-
-
-async def _open(url: Url, timeout: float, wait: float, read_only: bool) -> Engine:
-    if isinstance(url, FileUrl):
-        # Before the import, which needs modules that others do not have.
-        if sys.platform != "linux":
-            raise Unavailable(f"a folder of logs needs Linux, and this is {sys.platform}", reason="unsupported")
-        from cordwood.log.native.api.engine import open_folder
-
-        return await open_folder(url.path, timeout=timeout, wait=wait, read_only=read_only)
-    if isinstance(url, KafkaUrl):
-        try:
-            from cordwood.log.kafka.engine import open_kafka
-        except ImportError as error:
-            raise Unavailable(
-                f"{url} needs confluent-kafka: pip install 'cordwood[kafka]'", reason="missing-extra"
-            ) from error
-        return await open_kafka(url, timeout=timeout, read_only=read_only)
-    raise Unavailable(
-        f"{url}: this version of cordwood has no engine for it yet; use file:FOLDER or kafka://HOST:PORT",
-        reason="unsupported",
-    )
 
 
 class Client:

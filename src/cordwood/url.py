@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from cordwood.errors import InvalidInput, Unavailable, reason_of
@@ -32,6 +32,7 @@ class FileUrl:
     """
 
     path: Path
+    scheme: ClassVar = "file"
 
     def __str__(self) -> str:
         return f"file:{quote(os.fsencode(self.path))}"
@@ -47,6 +48,7 @@ class KafkaUrl:
 
     servers: tuple[str, ...]
     config: Mapping[str, str] = field(default_factory=dict, hash=False)
+    scheme: ClassVar = "kafka"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", MappingProxyType(dict(self.config)))
@@ -74,6 +76,7 @@ class PlogUrl:
 
     servers: tuple[str, ...]
     cluster: str
+    scheme: ClassVar = "plog"
 
     def __str__(self) -> str:
         return f"plog://{','.join(self.servers)}/{self.cluster}"

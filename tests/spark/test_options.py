@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import cordwood
-from cordwood import Batch, InvalidInput
+from cordwood import Batch, InvalidInput, Unavailable
 from cordwood.pipeline.source.options import EARLIEST, LATEST, Offsets, ReadOptions
 from cordwood.url import FileUrl
 from tests.spark.conftest import Load
@@ -65,7 +65,6 @@ def test_where_batches_and_streams_differ() -> None:
             "option 'kafka.bootstrap.servers' is for kafka:// urls, and the url is file:/srv/data",
         ),
         ({"url": "file:data"}, "'file:data' is relative, and Spark's processes run in other folders"),
-        ({"url": "plog://b:7400/main"}, "plog://b:7400/main cannot be read by Spark yet"),
         ({"url": "kafka://b:9092", "kafka.bootstrap.servers": "c:9092"}, "bootstrap.servers is set, but the url names"),
         ({"url": "/srv/data"}, "it has no scheme"),
         ({"subscribe": "a"}, "exactly one of .* is needed: 'topic' and 'subscribe'"),
@@ -86,6 +85,12 @@ def test_where_batches_and_streams_differ() -> None:
 def test_what_is_wrong_is_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         ReadOptions.of({**GIVEN, **options})
+
+
+def test_a_url_without_an_engine_is_unsupported() -> None:
+    with pytest.raises(Unavailable, match="plog://b:7400/main: this version of cordwood has no engine") as caught:
+        ReadOptions.of({**GIVEN, "url": "plog://b:7400/main"})
+    assert caught.value.reason == "unsupported"
 
 
 def test_what_is_missing_is_named() -> None:

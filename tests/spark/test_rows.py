@@ -161,7 +161,7 @@ def test_pipeline_read_makes_paths_absolute(
     assert sorted(row.topic for row in both.collect()) == ["a", "a", "b"]
     with_headers = pipeline.read(spark, "file:data", "a", includeHeaders=True, minPartitions=2)
     assert ("headers" in with_headers.columns, plan(with_headers)) == (True, 2)
-    with pytest.raises(cordwood.InvalidInput, match="cannot be read by Spark yet"):
+    with pytest.raises(cordwood.Unavailable, match="has no engine for it yet"):
         pipeline.read(spark, "plog://b:7400/main", "a")
 
 

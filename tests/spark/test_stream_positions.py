@@ -19,6 +19,7 @@ from cordwood.pipeline.source.options import ReadOptions
 from cordwood.pipeline.source.position import Position
 from cordwood.pipeline.source.share import shares
 from cordwood.pipeline.source.stream import LogsStream
+from cordwood.url import FileUrl
 
 ALL = ReadAllAvailable()
 
@@ -35,7 +36,7 @@ def through_spark(position: dict[str, Any]) -> dict[str, Any]:
 
 
 def topic_id(folder: Path, name: str = "events") -> str:
-    (topic,) = FolderLogs(folder).topics(name.__eq__)
+    (topic,) = FolderLogs(FileUrl(folder)).topics(name.__eq__)
     return topic.id
 
 

@@ -163,7 +163,7 @@ def test_wrong_columns_are_refused_before_a_task_runs(
             {"url": "file:data", "topic": "events"},
             "'file:data' is relative, and Spark's processes run in other folders",
         ),
-        ({"url": "plog://broker:7400/main", "topic": "events"}, "cannot be written by Spark yet"),
+        ({"url": "plog://broker:7400/main", "topic": "events"}, "has no engine for it yet"),
         (
             {"url": "file:/data", "topic": "events", "kafka.client.id": "me"},
             "option .kafka.client.id. is for kafka:// urls",

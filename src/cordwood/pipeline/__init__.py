@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from cordwood.errors import InvalidInput
-from cordwood.url import FileUrl, PlogUrl, parse_url
+from cordwood.log.engines import engine_of
+from cordwood.url import FileUrl, parse_url
 
 from .session import require_pyspark
 from .session import session as session
@@ -31,7 +31,8 @@ def read(
     """The records of a topic, or of several, as a DataFrame; a relative path is made absolute here.
 
     The columns and options are those of Spark's own Kafka source; `startingOffsets` and `endingOffsets` may be given
-    as a mapping instead of its JSON.
+    as a mapping instead of its JSON. The frame is a snapshot: Spark keeps the plan of its first action, so every action
+    sees the same end. Read again for a new look.
 
     ```python
     spark = pipeline.session()
@@ -72,7 +73,7 @@ def register(spark: "SparkSession") -> None:
     ```
     """
     require_pyspark()
-    from .source import CordwoodSource
+    from .datasource import CordwoodSource
 
     spark.dataSource.register(CordwoodSource)
 
@@ -80,8 +81,7 @@ def register(spark: "SparkSession") -> None:
 def _texts(url: str | os.PathLike[str], topic: str | Sequence[str], options: Mapping[str, Option]) -> dict[str, str]:
     """The options as Spark takes them."""
     parsed = parse_url(url)
-    if isinstance(parsed, PlogUrl):
-        raise InvalidInput(f"{parsed} cannot be read by Spark yet; use file:FOLDER or kafka://HOST:PORT")
+    engine_of(parsed)
     # As it was given: the text of a parsed one has no secrets, which the workers need.
     given = str(parsed) if isinstance(parsed, FileUrl) else os.fspath(url)
     topics = {"topic": topic} if isinstance(topic, str) else {"subscribe": ",".join(topic)}

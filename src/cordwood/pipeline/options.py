@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from cordwood.errors import InvalidInput
-from cordwood.url import FileUrl, Url, parse_url
+from cordwood.log.engines import engine_of
+from cordwood.url import Url, parse_url
 
 KAFKA_PREFIX = "kafka."
 """Options that begin so are settings of the client, and belong to the url."""
@@ -28,10 +29,10 @@ def by_name(options: Mapping[str, str], allowed: Iterable[str], what: str) -> tu
     return ours, kafka
 
 
-def checked_url(given: Mapping[str, str], kafka: Mapping[str, str], done: str, otherwise: str = "") -> Url:
+def checked_url(given: Mapping[str, str], kafka: Mapping[str, str], otherwise: str = "") -> Url:
     """The option `url`: of a folder, by its absolute path, or of Kafka, with its settings.
 
-    `done` says what is done to the logs there, `otherwise` what else helps against a relative path.
+    `otherwise` says what else helps against a relative path.
     """
     if "url" not in given:
         raise InvalidInput("the option 'url' is missing: it says where the logs are, such as file:/srv/data")
@@ -39,10 +40,7 @@ def checked_url(given: Mapping[str, str], kafka: Mapping[str, str], done: str, o
     if url.lower().startswith("kafka:"):
         return parse_url(url, kafka)
     parsed = parse_url(url)
-    if not isinstance(parsed, FileUrl):
-        raise InvalidInput(
-            f"option 'url': {parsed} cannot be {done} by Spark yet; use file:/FOLDER or kafka://HOST:PORT"
-        )
+    engine_of(parsed)
     if kafka:
         raise InvalidInput(f"option {KAFKA_PREFIX + min(kafka)!r} is for kafka:// urls, and the url is {parsed}")
     if not url.partition(":")[2].startswith("/"):

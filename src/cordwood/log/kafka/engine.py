@@ -23,8 +23,11 @@ from .settings import Settings
 T = TypeVar("T")
 
 
-async def open_kafka(url: KafkaUrl, *, timeout: float, read_only: bool) -> "KafkaEngine":
-    """Connect to a cluster, or share the clients that this process has for it."""
+async def open_kafka(url: KafkaUrl, *, timeout: float, wait: float, read_only: bool) -> "KafkaEngine":
+    """Connect to a cluster, or share the clients that this process has for it.
+
+    `wait` is for folders: many processes write to a cluster at once.
+    """
     settings = Settings.of(url, timeout)
     # A thread that belongs to no loop: a connection that is made too late is let go also if the loop has ended by then.
     opening = in_a_thread("cordwood-kafka-open", lambda: open_cluster(settings, timeout))

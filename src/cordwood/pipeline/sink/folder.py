@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -11,6 +10,7 @@ from cordwood.log.native.env.clock import RealClock
 from cordwood.log.native.env.disk import RealDisk
 from cordwood.log.native.folder.process import commit_staged, holds_logs, open_for_reading
 from cordwood.log.native.folder.staged import StagedFile, Write, abort_attempt
+from cordwood.url import FileUrl
 
 from .routing import Router
 from .staging import stage
@@ -33,7 +33,7 @@ class Staged(WriterCommitMessage):
 class FolderTarget:
     """The `Target` of a folder. All rows or none, and each batch of a stream once."""
 
-    path: Path
+    url: FileUrl
     topic: str | None
     columns: tuple[str, ...]
 
@@ -44,10 +44,10 @@ class FolderTarget:
         task = context.partitionId()
         clock = RealClock()
         name = write.name(clock.time_ms(), attempt.id, f"{task}-{context.taskAttemptId()}")
-        folder = open_for_reading(self.path)
+        folder = open_for_reading(self.url.path)
         try:
             router = Router(self.topic, folder.topic, task)
-            file = stage(RealDisk(self.path), clock, name, router, self.columns, batches)
+            file = stage(RealDisk(self.url.path), clock, name, router, self.columns, batches)
         finally:
             folder.close(_CLOSE_SECONDS)
         return Staged(write, attempt.id, task, file)
@@ -57,16 +57,16 @@ class FolderTarget:
         staged = sorted(_of(messages), key=lambda message: message.task)
         files = [message.file for message in staged if message.file is not None]
         if files:
-            commit_staged(self.path, staged[0].write, files)
+            commit_staged(self.url.path, staged[0].write, files)
 
     def abort(self, messages: Messages, attempt: str | None) -> None:
         """Remove what was staged. If no task has failed there was a commit: it has seen to its files, or needs them."""
         # Where there are no logs nothing was staged, and the folder is somebody else's.
-        if None not in messages or not holds_logs(self.path):
+        if None not in messages or not holds_logs(self.url.path):
             return
         attempts = {message.attempt for message in _of(messages)} if attempt is None else {attempt}
         for each in attempts:
-            abort_attempt(RealDisk(self.path), RealClock(), each)
+            abort_attempt(RealDisk(self.url.path), RealClock(), each)
 
 
 def _of(messages: Messages) -> list[Staged]:

@@ -30,7 +30,7 @@ class WriteOptions:
         """
         ours = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
         given, kafka = by_name(ours, ALLOWED, "writing to a log")
-        return WriteOptions(checked_url(given, kafka, "written"), _topic(given))
+        return WriteOptions(checked_url(given, kafka), _topic(given))
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

@@ -8,9 +8,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from cordwood.errors import InvalidInput, Unavailable
+from cordwood.log.engines import load
 
 from .columns import checked_columns
-from .engines import target_of
 from .options import WriteOptions
 from .target import Attempt, Messages, MicroBatch, Target, current_task
 
@@ -33,7 +33,8 @@ def _target(options: WriteOptions, schema: StructType, overwrite: bool) -> Targe
         raise InvalidInput(
             "a log is only appended to: write with mode('append'), and streams with outputMode('append')"
         )
-    return target_of(options, checked_columns(schema, options.topic))
+    target: Target = load(options.url, "spark_sink")(options.url, options.topic, checked_columns(schema, options.topic))
+    return target
 
 
 class _BatchWriter(DataSourceArrowWriter):

@@ -1,62 +1,6 @@
-"""The data source `cordwood`: what Spark calls, in processes of its own, to read and to write logs.
+"""Reading logs on Spark.
 
-`options` (what was asked for), `reader` (a batch), `stream` (a stream; `position` and `share` are its), `reading` (what
-both do), `plan` (which records each task reads), `rows` (frames as Arrow batches), `schema` (the columns); below them
-`logs` (the interface of an engine), `folder` (which is one) and `engines` (which knows them). Imports pyspark.
+`options` has what the user asked for, `reader` is a batch and `stream` a stream (with `position` and `share`),
+`planning` decides for both which records each task reads (`plan`), `rows` makes frames Arrow batches, `schema` has the
+columns. `logs` is the interface of an engine; `folder` and `kafka` implement it. Imports pyspark.
 """
-
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
-from pyspark.sql.types import StructType
-
-from cordwood.errors import InvalidInput
-from cordwood.pipeline.sink import WriteOptions, batch_writer, stream_writer
-
-from .options import ReadOptions
-from .reader import LogsReader
-from .schema import spark_schema
-from .stream import LogsStream
-
-__all__ = ["CordwoodSource"]
-
-
-class CordwoodSource(DataSource):
-    """`spark.read.format("cordwood")`: the records of logs as rows, like those of Spark's own Kafka source."""
-
-    @classmethod
-    def name(cls) -> str:
-        """How the format is called."""
-        return "cordwood"
-
-    def schema(self) -> StructType:
-        """The columns of Spark's own Kafka source."""
-        # What `load()` runs: the options are checked as early as it can be.
-        return spark_schema(ReadOptions.of(self.options).include_headers)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """What plans a batch read, and what its tasks run."""
-        return LogsReader(self._read_options(schema))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What plans the micro-batches of a stream, and what their tasks run."""
-        return LogsStream(self._read_options(schema))
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What the tasks of a write run, and what commits it."""
-        return batch_writer(WriteOptions.of(self.options), schema, overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The same for one batch of a stream."""
-        return stream_writer(WriteOptions.of(self.options), schema, overwrite)
-
-    def _read_options(self, schema: StructType) -> ReadOptions:
-        if schema != self.schema():
-            raise InvalidInput(
-                f"the columns of a log cannot be chosen with schema(…): they are {self.schema().simpleString()}"
-            )
-        return ReadOptions.of(self.options)

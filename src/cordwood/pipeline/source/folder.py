@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import repeat
-from pathlib import Path
 
 from cordwood.errors import CordwoodError, NotFound, Trimmed, Unavailable
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading
 from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, Source, offset_at
 from cordwood.records import StoredBatch
+from cordwood.url import FileUrl
 
 from .logs import Bounds, LogName, Task, Topic
 from .schema import CREATE_TIME
@@ -29,8 +29,8 @@ class FolderLogs:
 
     behind_seconds = 0.0
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, url: FileUrl) -> None:
+        self._path = url.path
         self._views: dict[tuple[str, int], Extent] = {}
         """What `bounds` saw last, by id of the topic and partition: looking again, log by log, reads all each time."""
 

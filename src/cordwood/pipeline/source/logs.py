@@ -4,10 +4,13 @@ Blocking, read-only, and for one of Spark's processes: nothing of it is sent to 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from cordwood.log.engines import load
 from cordwood.records import StoredBatch
+from cordwood.url import Url
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,19 @@ class Logs(Protocol):
 
     def close(self) -> None:
         """Let go of what is open; nothing may be called after it."""
+
+
+def logs_at(url: Url) -> Logs:
+    """The logs at a url, to be closed."""
+    logs: Logs = load(url, "spark_source")(url)
+    return logs
+
+
+@contextmanager
+def open_logs(url: Url) -> Iterator[Logs]:
+    """The logs at a url, closed at the end."""
+    logs = logs_at(url)
+    try:
+        yield logs
+    finally:
+        logs.close()

@@ -79,7 +79,7 @@ class ReadOptions:
         given, kafka = by_name(options, ALLOWED, "reading a log")
         topics, pattern = _topics(given)
         return ReadOptions(
-            url=checked_url(given, kafka, "read", _MADE_ABSOLUTE),
+            url=checked_url(given, kafka, _MADE_ABSOLUTE),
             topics=topics,
             pattern=pattern,
             start=_offsets(given, "startingOffsets", {"earliest": EARLIEST, "latest": LATEST}),

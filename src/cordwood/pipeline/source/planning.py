@@ -12,8 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Trimmed, Unavailable
 from cordwood.records import StoredBatch
 
-from .engines import open_logs
-from .logs import Bounds, LogName, Logs, Task, Topic
+from .logs import Bounds, LogName, Logs, Task, Topic, open_logs
 from .options import EARLIEST, LATEST, Offsets, ReadOptions
 from .rows import Rows
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .engines import open_logs
-from .logs import Task
+from .logs import Task, open_logs
 from .options import ReadOptions
 from .plan import at_least
 from .planning import Losses, check_all_there, kept_range, look, read_task, resolved, selection, starts

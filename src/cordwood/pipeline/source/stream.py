@@ -15,8 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, Trimmed, Unavailable
 
-from .engines import logs_at
-from .logs import Bounds, LogName, Logs, Task
+from .logs import Bounds, LogName, Logs, Task, logs_at
 from .options import BEGAN_AT, TOPIC_IDS, ReadOptions
 from .plan import at_least
 from .planning import GO_ON, Look, Losses, check_all_there, kept_range, look, read_task, selection, starts

@@ -17,6 +17,7 @@ from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading, open_for_writing
 from cordwood.log.topics import TopicChange, TopicConfig, checked_folder_replication
 from cordwood.records import FRAME_BYTES_MAX, Batch
+from cordwood.url import FileUrl
 
 from .bridge import call_until_done
 from .connection import Connection
@@ -29,7 +30,7 @@ _BUSY_SECONDS = 0.1
 _DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
 
-async def open_folder(path: Path, *, timeout: float, wait: float, read_only: bool) -> "FolderEngine":
+async def open_folder(url: FileUrl, *, timeout: float, wait: float, read_only: bool) -> "FolderEngine":
     """Open a folder, or share the engine that this process has open on it.
 
     A folder that another process writes is tried again for up to `wait` seconds.
@@ -38,7 +39,7 @@ async def open_folder(path: Path, *, timeout: float, wait: float, read_only: boo
     until = loop.time() + wait
     while True:
         try:
-            return await _open(path, timeout, read_only)
+            return await _open(url.path, timeout, read_only)
         except Unavailable as error:
             if error.reason != "busy" or loop.time() >= until:
                 raise
