@@ -81,7 +81,7 @@ class SharedCluster:
         )
 
     def check(self) -> None:
-        """`Unavailable` in a mark_forked child, and once it is closed."""
+        """`Unavailable` in a forked child, and once it is closed."""
         if self.gone is not None:
             raise copy(self.gone)
         self._admin.client.poll(0)  # else what the client has to say is kept for ever

@@ -18,7 +18,7 @@ class Connection:
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
 
     def check(self) -> None:
-        """`Unavailable` once it is closed, and in a mark_forked child."""
+        """`Unavailable` once it is closed, and in a forked child."""
         self.cluster.check()
         if self.closed:
             raise Unavailable(

@@ -58,7 +58,7 @@ class Consumers:
             consumer.close()
 
     def handles(self) -> list[object]:
-        """What must not be freed in a mark_forked child."""
+        """What must not be freed in a forked child."""
         return [*self._idle, *self._used]
 
 

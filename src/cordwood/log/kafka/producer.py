@@ -123,7 +123,7 @@ class Sender:
         self._thread.join()
 
     def handles(self) -> list[object]:
-        """What must not be freed in a mark_forked child."""
+        """What must not be freed in a forked child."""
         return [self._producer]
 
     # -- the thread ----------------------------------------------------------------------------------------------

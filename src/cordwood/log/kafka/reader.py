@@ -103,7 +103,7 @@ class _Ahead:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a mark_forked child: the thread stayed with the parent, and may have held the lock."""
+        """Whether this is a forked child: the thread stayed with the parent, and may have held the lock."""
         return os.getpid() != self._pid
 
     def start(self) -> None:

@@ -52,7 +52,7 @@ class BufferPool:
         return memoryview(bytearray(size))
 
     def mark_forked(self) -> None:
-        """In a mark_forked child: a thread of the parent may have held the lock, which nobody gives back here.
+        """In a forked child: a thread of the parent may have held the lock, which nobody gives back here.
 
         And it may have been about to look whether a buffer is free. Those that somebody has views of live on with them.
         """

@@ -57,7 +57,7 @@ class OpenFolder(Protocol):
     """Why the folder cannot be used any more, if so."""
 
     def check(self) -> None:
-        """`Unavailable` in a mark_forked child, and once the folder is closed."""
+        """`Unavailable` in a forked child, and once the folder is closed."""
 
     def writing(self) -> FolderWriter:
         """The engine to write with; `Unavailable` if the folder is open for reading only."""
