@@ -15,7 +15,7 @@ import cordwood
 from bench.measure import median
 from bench.write import bare_seconds
 from cordwood import Batch
-from cordwood.log.native.api import bridge
+from cordwood.log.calls import completion
 from cordwood.log.native.env.disk import RealFile
 from cordwood.log.native.stream.write_queue import WriteQueue
 
@@ -44,8 +44,8 @@ def main() -> None:
         (RealFile, "write"),
         (RealFile, "begin_sync"),
         (RealFile, "sync"),
-        (bridge.LoopNotifier, "__call__"),
-        (bridge, "_complete"),
+        (completion.LoopNotifier, "__call__"),
+        (completion, "complete"),
     ):
         setattr(owner, name, _noted(name, getattr(owner, name)))
     columns = [_column(size) for size in _SIZES]
@@ -117,9 +117,9 @@ def _steps(begun: float, moments: list[tuple[str, float]]) -> dict[str, float]:
                 step = "checked"
             case "sync ended":
                 step, synced = "synced", True
-            case "_complete":
+            case "complete":
                 step = "resumed"
-            case "_complete ended":
+            case "complete ended":
                 step = "returned"
             case _:
                 step = "told"

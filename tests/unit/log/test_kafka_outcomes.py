@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cordwood import Batch, CordwoodError, NotFound
+from cordwood.log.calls.completion import complete
 from cordwood.log.kafka.delivery import Append
 from cordwood.log.kafka.producer import failure
 from cordwood.log.kafka.settings import Settings
@@ -38,7 +39,7 @@ async def test_a_record_whose_partition_the_client_has_forgotten_was_for_a_topic
 def told(codes: list[int], written: int) -> CordwoodError:
     """Of an append of two records, with these errors, and so many that were written."""
     loop = asyncio.get_running_loop()
-    append = Append("events", 0, Batch.of([b"a", b"b"]), loop, loop.create_future(), 0.0)
+    append = Append("events", 0, Batch.of([b"a", b"b"]), loop.create_future(), complete, 0.0)
     append.errors += map(KafkaError, codes)
     append.offsets += range(written)
     url = parse_url("kafka://127.0.0.1:9092")

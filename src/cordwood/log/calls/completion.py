@@ -1,37 +1,99 @@
-"""From an engine's threads to a caller's event loop, and back: what every engine needs of it."""
+"""From an engine's threads back to the callers: one wake-up of an event loop for a group of them."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TypeVar
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
 
-from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
+from cordwood.errors import CordwoodError, Timeout
 
-T = TypeVar("T")
+from .deadline import deadline
+from .outcome import copy_for_caller
+
+_notify_of = attrgetter("notify")
 
 
-async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:
-    """Run a blocking function of the engine; `Timeout` if that takes too long, and it goes on by itself."""
-    try:
-        future = asyncio.get_running_loop().run_in_executor(executor, function)
-    except RuntimeError as error:
-        # Python's pools take nothing once the main thread has ended, while other threads go on.
-        raise Unavailable(
-            f"{what} was not begun: {error}; is the program ending?", outcome="not_written", reason="closed"
-        ) from error
-    try:
-        async with asyncio.timeout(timeout):
-            return await asyncio.shield(future)
-    except TimeoutError as error:
-        if isinstance(error, CordwoodError):
-            raise
-        future.add_done_callback(retrieve)
-        raise Timeout(f"{what} took more than {timeout} s: try again, or give it more time") from error
-    except asyncio.CancelledError:
-        future.add_done_callback(retrieve)
-        raise
-    except OSError as error:
-        raise Unavailable(f"{what} failed: {error}", reason=reason_of(error)) from error
+class Waiter(Protocol):
+    """What a caller waits on: a future, or anything that knows whether its caller has given up."""
+
+    def cancelled(self) -> bool: ...
+
+
+class PendingCall:
+    """A call on its way: its caller and, once it is decided, `result` or `error`."""
+
+    __slots__ = ("error", "notify", "result", "waiter")
+
+    waiter: Waiter
+    notify: "Callable[[list[Any]], None]"
+    """Completes a group of calls, on any thread. Calls with an equal one are completed together."""
+    result: Sequence[int] | None
+    error: CordwoodError | None
+
+
+C = TypeVar("C", bound=PendingCall)
+
+
+def deliver(calls: list[C]) -> None:
+    """Complete the calls: one call of each `notify`."""
+    callers = set(map(_notify_of, calls))
+    if len(callers) == 1:
+        callers.pop()(calls)
+        return
+    for notify in callers:
+        notify([call for call in calls if call.notify == notify])
+
+
+def fail(calls: Iterable[C], error: CordwoodError) -> None:
+    """Complete the calls with a copy of the error each."""
+    failed = list(calls)
+    for call in failed:
+        call.error = copy_for_caller(error)
+    deliver(failed)
+
+
+def complete(calls: Sequence[PendingCall]) -> None:
+    """Set the futures that their callers wait on; a caller that has given up has a future that is done."""
+    for call in calls:
+        future: asyncio.Future[Any] = call.waiter  # type: ignore[assignment]  # the waiter of those who notify like this
+        if future.done():
+            continue
+        if call.error is None:
+            future.set_result(call.result)
+        else:
+            future.set_exception(call.error)
+
+
+class LoopNotifier:
+    """Completes the calls of one event loop: one wake-up for a whole group."""
+
+    __slots__ = ("__weakref__", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+
+    def __call__(self, calls: list[C]) -> None:
+        loop = self._loop()
+        try:
+            if loop is not None:
+                loop.call_soon_threadsafe(complete, calls)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more, and what was written stays.
+            return
+
+
+def notifier_of(loop: asyncio.AbstractEventLoop) -> LoopNotifier:
+    """The one notifier of the running loop, so that calls of different logs are completed together."""
+    notifier = _notifiers.get(loop)
+    if notifier is None:
+        notifier = _notifiers[loop] = LoopNotifier(loop)
+    return notifier
+
+
+# Without a lock: only a loop's own thread asks for its notifier.
+_notifiers: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopNotifier]" = weakref.WeakKeyDictionary()
 
 
 def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
@@ -56,7 +118,10 @@ class Wanted:
         await self._event.wait()
 
 
-def retrieve(future: "asyncio.Future[T]") -> None:
-    """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
-    if not future.cancelled():
-        future.exception()
+async def wait_for_room(name: str, when_room: Callable[[Callable[[], None]], None], until: float) -> None:
+    """Backpressure: wait until the queue of appends has been taken from, up to `until` on the monotonic clock."""
+    room = Wanted()
+    when_room(room.wake)
+    late = f"{name}: the queue of appends stayed full until the time ran out"
+    async with deadline(until - time.monotonic(), lambda: Timeout(late)):
+        await room.wait()

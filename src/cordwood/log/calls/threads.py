@@ -1,12 +1,16 @@
-"""Threads for calls that block, which keep no process from ending."""
+"""Calls that block, on threads that keep no process from ending."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from cordwood.errors import Unavailable
+from cordwood.errors import Timeout, Unavailable, reason_of
+
+from .completion import Wanted
+from .deadline import deadline
 
 T = TypeVar("T")
 
@@ -90,3 +94,60 @@ def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
     except RuntimeError as error:
         raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
     return future
+
+
+async def open_shared(name: str, timeout: float, late: str, opened: Callable[[], T], let_go: Callable[[T], None]) -> T:
+    """Open what connections share, on a thread that belongs to no loop; let it go if its caller has given up by then.
+
+    A loop's own threads may all be busy with calls of the user's, and the loop may have ended when it is open.
+    """
+    opening = in_a_thread(name, opened)
+    try:
+        async with deadline(timeout, lambda: Timeout(late)):
+            return await asyncio.wrap_future(opening)
+    except (Timeout, asyncio.CancelledError):
+
+        def let_go_late(opening: "Future[T]") -> None:
+            if opening.exception() is None:
+                in_a_thread(f"{name}-late", lambda: let_go(opening.result()))
+
+        opening.add_done_callback(let_go_late)
+        raise
+
+
+async def call(executor: Executor, timeout: float, what: str, function: Callable[[], T]) -> T:
+    """Run a blocking function of the engine; after `Timeout` it continues by itself."""
+    try:
+        future = asyncio.get_running_loop().run_in_executor(executor, function)
+    except RuntimeError as error:
+        # Python's pools take nothing once the main thread has ended, while other threads continue.
+        raise Unavailable(
+            f"{what} was not begun: {error}; is the program ending?", outcome="not_written", reason="closed"
+        ) from error
+    late = f"{what} took more than {timeout} s: try again, or give it more time"
+    try:
+        async with deadline(timeout, lambda: Timeout(late)):
+            return await asyncio.shield(future)
+    except (Timeout, asyncio.CancelledError):
+        future.add_done_callback(retrieve)
+        raise
+    except OSError as error:
+        raise Unavailable(f"{what} failed: {error}", reason=reason_of(error)) from error
+
+
+async def call_until_done(
+    executor: Executor, timeout: float, what: str, begin: Callable[[Callable[[], None]], None]
+) -> None:
+    """As `call`, for a function that is given a `done`: returns when that was called."""
+    finished = Wanted()
+    until = asyncio.get_running_loop().time() + timeout
+    await call(executor, timeout, what, lambda: begin(finished.wake))
+    late = f"{what} timed out after {timeout} s: it is still in progress, and may complete"
+    async with deadline(until - asyncio.get_running_loop().time(), lambda: Timeout(late)):
+        await finished.wait()
+
+
+def retrieve(future: "asyncio.Future[T]") -> None:
+    """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
+    if not future.cancelled():
+        future.exception()

@@ -3,11 +3,12 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.errors import CordwoodError, Timeout
+from cordwood.log.calls.completion import complete
 from cordwood.records import Batch
 
 from .checks import target_of
@@ -73,7 +74,7 @@ class Appender:
                 outcome="not_written",
             )
         acked: Future[Sequence[int]] = Future()
-        append = Append(part.topic, part.partition, part.batch, _AT_ONCE, acked, deadline)
+        append = Append(part.topic, part.partition, part.batch, acked, complete, deadline)
         while not sender.submit(append):
             _wait_for_room(sender, append)
         self._under_way.append((append, acked))
@@ -83,16 +84,6 @@ class Appender:
         append, acked = self._under_way.popleft()
         self._under_way_bytes -= append.weight
         acked.result()  # the sender ends every append in its time
-
-
-class _AtOnce:
-    """Where callers are told that block: by the thread that knows."""
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
-        callback(*args)
-
-
-_AT_ONCE = _AtOnce()
 
 
 def _wait_for_room(sender: Sender, append: Append) -> None:

@@ -2,37 +2,20 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from itertools import chain, repeat
-from operator import attrgetter, length_hint
-from typing import Any, Protocol, cast
+from operator import length_hint
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cordwood.errors import CordwoodError
+from cordwood.log.calls.completion import PendingCall, Waiter
 from cordwood.records import Batch
 
 CHUNK_RECORDS = 1000
 """So many records are handed over before reports are looked at: about a millisecond."""
 
-_loop_of = attrgetter("loop")
 
-
-class Loop(Protocol):
-    """Where callers are told: an event loop, or whatever stands for one where there is none."""
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object: ...
-
-
-class Promise(Protocol):
-    """What a caller waits for: a future, of asyncio or of threads."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: Sequence[int], /) -> None: ...
-    def set_exception(self, exception: CordwoodError, /) -> None: ...
-
-
-class Append:
+class Append(PendingCall):
     """A batch for one log, its caller, and, once it is decided, `result` (the offsets) or `error`.
 
     Its records are handed over by C loops over the client's `produce`; the only Python for each of them is the client's
@@ -47,14 +30,10 @@ class Append:
         "count",
         "cut",
         "deadline",
-        "error",
         "errors",
-        "future",
         "given_up",
-        "loop",
         "offsets",
         "partition",
-        "result",
         "sent",
         "topic",
         "weight",
@@ -65,8 +44,8 @@ class Append:
         topic: str,
         partition: int,
         batch: Batch,
-        loop: Loop,
-        future: Promise,
+        waiter: Waiter,
+        notify: "Callable[[list[Append]], None]",
         deadline: float,
     ) -> None:
         self.topic = topic
@@ -74,8 +53,8 @@ class Append:
         self.batch = batch
         self.count = len(batch)
         self.weight = batch.weight
-        self.loop = loop
-        self.future = future
+        self.waiter = waiter
+        self.notify = notify
         self.deadline = deadline
         """When its caller is told that it took too long."""
         self.given_up = deadline
@@ -85,8 +64,8 @@ class Append:
         """The rest of its records is not sent any more."""
         self.offsets: list[int | None] = []
         self.errors: list[KafkaError] = []
-        self.result: Sequence[int] | None = None
-        self.error: CordwoodError | None = None
+        self.result = None
+        self.error = None
         self._rows: tuple[Any, Any, Any, Any] | None = None
         self._report = self._new_report()
 
@@ -197,32 +176,6 @@ class Append:
         elif None not in offsets:
             self.result = cast(list[int], offsets)
         return self.result is not None
-
-    def fail(self, error: CordwoodError) -> None:
-        # Each caller raises its own: a shared exception would collect everybody's tracebacks.
-        self.error = copy(error)
-        self.error.__cause__ = error.__cause__
-
-
-def tell(appends: list[Append]) -> None:
-    """Complete the callers' futures: one wake-up for each event loop."""
-    for loop in set(map(_loop_of, appends)):
-        group = [append for append in appends if append.loop is loop]
-        try:
-            loop.call_soon_threadsafe(_complete, group)
-        except RuntimeError:
-            # The loop is closed: nobody waits any more, and what was written stands.
-            continue
-
-
-def _complete(appends: list[Append]) -> None:
-    for append in appends:
-        if append.future.done():
-            continue
-        if append.error is not None:
-            append.future.set_exception(append.error)
-        elif append.result is not None:
-            append.future.set_result(append.result)
 
 
 def _lists(batch: Batch) -> tuple[Any, Any, Any, Any]:

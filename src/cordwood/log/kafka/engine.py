@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import TypeVar
 
-from cordwood.errors import Conflict, Timeout
-from cordwood.log.calls.completion import call
-from cordwood.log.calls.threads import in_a_thread
+from cordwood.errors import Conflict
+from cordwood.log.calls.connection import Connection
+from cordwood.log.calls.threads import call, in_a_thread, open_shared
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.records import Batch
@@ -16,7 +15,6 @@ from cordwood.url import KafkaUrl
 
 from .checks import target_of
 from .cluster import SharedCluster, open_cluster
-from .connection import Connection
 from .log import KafkaLog
 from .settings import Settings
 
@@ -29,23 +27,15 @@ async def open_kafka(url: KafkaUrl, *, timeout: float, wait: float, read_only: b
     `wait` is for folders: many processes write to a cluster at once.
     """
     settings = Settings.of(url, timeout)
-    # A thread that belongs to no loop: a connection that is made too late is let go also if the loop has ended by then.
-    opening = in_a_thread("cordwood-kafka-open", lambda: open_cluster(settings, timeout))
-    try:
-        async with asyncio.timeout(timeout + 1):  # the client's own time is up first, and it knows why
-            return KafkaEngine(await asyncio.wrap_future(opening), read_only)
-    except TimeoutError as error:
-        opening.add_done_callback(_let_go)
-        raise Timeout(f"connecting to {url} took more than {timeout} s") from error
-    except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
-        raise
-
-
-def _let_go(opening: "Future[SharedCluster]") -> None:
-    """Close a connection that was made after its caller had given up."""
-    if opening.exception() is None:
-        opening.result().close(0)
+    late = f"connecting to {url} took more than {timeout} s"
+    cluster = await open_shared(
+        "cordwood-kafka-open",
+        timeout + 1,  # the client's own time is up first, and it knows why
+        late,
+        lambda: open_cluster(settings, timeout),
+        lambda cluster: cluster.close(0),
+    )
+    return KafkaEngine(cluster, read_only)
 
 
 class KafkaEngine(Engine):

@@ -9,16 +9,17 @@ from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
 from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
-from cordwood.log.calls.completion import call, retrieve, wake
+from cordwood.log.calls.completion import notifier_of, wait_for_room
+from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
+from cordwood.log.calls.threads import call, retrieve
 from cordwood.log.interface import Log
 from cordwood.records import Batch, StoredBatch
 
 from .checks import Target, check_batch, target_of
-from .connection import Connection
+from .cluster import SharedCluster
 from .cursor import Cursor
 from .delivery import Append
-from .producer import Sender
 from .reader import KafkaReader
 
 T = TypeVar("T")
@@ -30,11 +31,11 @@ _BEYOND_END_SECONDS = 0.02
 class KafkaLog(Log):
     """One log of a connection to Kafka."""
 
-    def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
+    def __init__(self, connection: Connection[SharedCluster], topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
         self.partition = partition
         self._connection = connection
-        self._cluster = connection.cluster
+        self._cluster = connection.shared
         self._timeout = timeout
         self._target: Target | None = None
 
@@ -60,9 +61,9 @@ class KafkaLog(Log):
                     target = await self._look_up(batch, deadline)
             if looks := self._cluster.looks_at_end(self._place):
                 await self._wait_for_looks(looks, deadline)
-            append = Append(self.topic, self.partition, batch, loop, future, deadline)
+            append = Append(self.topic, self.partition, batch, future, notifier_of(loop), deadline)
             while not target.sender.submit(append):
-                await self._room(target.sender, deadline)
+                await wait_for_room(self.name, target.sender.when_room, deadline)
         except CordwoodError as error:
             error.outcome = "not_written"
             raise
@@ -127,17 +128,6 @@ class KafkaLog(Log):
         _, pending = await asyncio.wait(waiting, timeout=max(0.0, deadline - time.monotonic()))
         if pending:
             raise Timeout(f"{self.name}: reads that began before this append did not find the log's end in its time")
-
-    async def _room(self, sender: Sender, deadline: float) -> None:
-        """Back-pressure: wait until the queue has been taken from."""
-        loop = asyncio.get_running_loop()
-        room = asyncio.Event()
-        sender.when_room(lambda: wake(loop, room))
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await room.wait()
-        except TimeoutError as error:
-            raise Timeout(f"{self.name}: the queue of appends stayed full until the time ran out") from error
 
     def _batches(
         self,

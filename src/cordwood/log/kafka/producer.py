@@ -10,9 +10,11 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cordwood.errors import CordwoodError, NotFound, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.log.calls.completion import deliver
+from cordwood.log.calls.outcome import copy_for_caller
 
 from .deadline import ATTEMPT_SECONDS
-from .delivery import CHUNK_RECORDS, Append, tell
+from .delivery import CHUNK_RECORDS, Append
 from .errors import is_refused, kafka_error, translate
 from .settings import Settings
 
@@ -174,7 +176,7 @@ class Sender:
         with self._lock:
             append = self._queue[0]
             self._handing_over = True
-        if not append.sent and append.future.done():
+        if not append.sent and append.waiter.cancelled():
             append.cut = True  # cancelled while it waited
             self._to_check.append(append)
         while not append.handed_over and self._fatal is None and time.monotonic() < append.deadline:
@@ -236,13 +238,13 @@ class Sender:
             if append.error is not None:
                 continue
             if append.errors or append.cut or not append.succeed():
-                append.fail(error := failure(append, self._settings))
+                append.error = error = failure(append, self._settings)
                 if isinstance(error, (NotFound, TooLarge)):
                     self._forget(append.topic)
         with self._lock:
             for append in appends:
                 self._under_way.pop(append, None)
-        tell(appends)
+        deliver(appends)
 
     def _expire(self, now: float) -> None:
         """Tell those whose time is over. What the client has of them may still be sent, until it is given up, and the
@@ -253,7 +255,7 @@ class Sender:
             told = [append for append in late if append.error is None]
             for append in told:
                 outcome: Outcome = "unknown" if append.sent else "not_written"
-                append.fail(Timeout(f"{append.name} took more than the time given", outcome=outcome))
+                append.error = Timeout(f"{append.name} took more than the time given", outcome=outcome)
                 if append.sent < append.count:
                     append.cut = True
                     self._to_check.append(append)
@@ -261,7 +263,7 @@ class Sender:
                 self._take_oldest()
             if any(append.outstanding and now >= append.given_up for append in self._under_way):
                 self._fatal = self._fatal or KafkaError(KafkaError._MSG_TIMED_OUT)
-        tell(told)
+        deliver(told)
 
     def _rebuild(self) -> None:
         """A fatal error of the idempotent producer, or a record that it is out of time with: what was in flight may or
@@ -296,11 +298,11 @@ class Sender:
             self._under_way.clear()
             for append in left:
                 append.cut = append.cut or append.sent < append.count
-                append.fail(error)
+                append.error = copy_for_caller(error)
             while self._queue and self._queue[0].cut:
                 self._take_oldest()
         self._to_check.clear()
-        tell(left)
+        deliver(left)
 
     def _end(self) -> None:
         self._give_up(
@@ -308,13 +310,11 @@ class Sender:
         )
         unsent = list(self._queue)
         for append in unsent:
-            append.fail(
-                Unavailable(
-                    f"{append.name}: the connection was closed before it", outcome="not_written", reason="closed"
-                )
+            append.error = Unavailable(
+                f"{append.name}: the connection was closed before it", outcome="not_written", reason="closed"
             )
         self._queue.clear()
-        tell(unsent)
+        deliver(unsent)
         self._close_producer()
 
     def _close_producer(self) -> None:

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from cordwood.errors import Conflict, Timeout, Unavailable
-from cordwood.log.calls.completion import call
-from cordwood.log.calls.threads import in_a_thread
+from cordwood.errors import Conflict, Unavailable
+from cordwood.log.calls.connection import Connection
+from cordwood.log.calls.threads import call, call_until_done, in_a_thread, open_shared
 from cordwood.log.interface import Engine, TopicInfo
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading, open_for_writing
@@ -19,8 +18,6 @@ from cordwood.log.topics import TopicChange, TopicConfig, checked_folder_replica
 from cordwood.records import FRAME_BYTES_MAX, Batch
 from cordwood.url import FileUrl
 
-from .bridge import call_until_done
-from .connection import Connection
 from .log import FolderLog, check_size
 
 T = TypeVar("T")
@@ -48,24 +45,11 @@ async def open_folder(url: FileUrl, *, timeout: float, wait: float, read_only: b
 
 async def _open(path: Path, timeout: float, read_only: bool) -> "FolderEngine":
     open_it = open_for_reading if read_only else open_for_writing
-    # A thread that belongs to no loop: a loop's own may all be busy with calls of the user's, and a folder that is
-    # opened too late is let go also if the loop has ended by then.
-    opening = in_a_thread("cordwood-open", partial(open_it, path))
-    try:
-        async with asyncio.timeout(timeout):
-            return FolderEngine(await asyncio.wrap_future(opening), read_only)
-    except TimeoutError as error:
-        opening.add_done_callback(_let_go)
-        raise Timeout(f"opening {path} took more than {timeout} s: try again, or give it more time") from error
-    except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
-        raise
-
-
-def _let_go(opening: "Future[OpenFolder]") -> None:
-    """Close a folder that was opened after its caller had given up."""
-    if opening.exception() is None:
-        in_a_thread("cordwood-close", partial(opening.result().close, _LET_GO_SECONDS))
+    late = f"opening {path} took more than {timeout} s: try again, or give it more time"
+    folder = await open_shared(
+        "cordwood-open", timeout, late, partial(open_it, path), lambda folder: folder.close(_LET_GO_SECONDS)
+    )
+    return FolderEngine(folder, read_only)
 
 
 class FolderEngine(Engine):

@@ -7,19 +7,19 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
-from cordwood.errors import CordwoodError, InvalidInput, NotFound, Timeout, TooLarge
+from cordwood.errors import CordwoodError, InvalidInput, NotFound, TooLarge
 from cordwood.log.arguments import checked_timeout, milliseconds_at, whole_number
-from cordwood.log.calls.completion import call, wake
+from cordwood.log.calls.completion import complete, notifier_of, wait_for_room
+from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
+from cordwood.log.calls.threads import call, call_until_done
 from cordwood.log.interface import Log
-from cordwood.log.native.folder.process import FolderOpenForWriting
+from cordwood.log.native.folder.process import FolderOpenForWriting, OpenFolder
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.cursor import Source, offset_at
 from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
 
-from .bridge import LoopNotifier, call_until_done
-from .connection import Connection
 from .reader import FolderReader
 
 T = TypeVar("T")
@@ -28,14 +28,16 @@ T = TypeVar("T")
 class FolderLog(Log):
     """One log of a connection to a folder."""
 
-    def __init__(self, connection: Connection, topic: str, partition: int, timeout: float) -> None:
+    def __init__(self, connection: Connection[OpenFolder], topic: str, partition: int, timeout: float) -> None:
         self.topic = topic
         self.partition = partition
         self._connection = connection
-        self._folder = connection.folder
+        self._folder = connection.shared
         self._timeout = timeout
         self._log: WrittenLog | None = None
-        self._notifier: LoopNotifier | None = None
+        # The last loop that appended, and its notifier: looking it up costs more than asking which loop it is.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._notifier: Callable[[list[Append]], None] = complete
 
     @property
     def verifies_reads(self) -> bool:
@@ -47,12 +49,11 @@ class FolderLog(Log):
         if expected is not None:
             expected = whole_number("expected", expected)
         loop = asyncio.get_running_loop()
-        notifier = self._notifier
-        if notifier is None or notifier.loop is not loop:
-            notifier = self._notifier = LoopNotifier(loop)
+        if loop is not self._loop:
+            self._loop, self._notifier = loop, notifier_of(loop)
         future: asyncio.Future[range] = loop.create_future()
         deadline = time.monotonic() + (self._timeout if timeout is None else checked_timeout(timeout))
-        append = Append(batch, len(batch), future, notifier, deadline, expected)
+        append = Append(batch, len(batch), future, self._notifier, deadline, expected)
         try:
             if self._connection.closed or self._folder.gone is not None:
                 self._connection.check()
@@ -67,7 +68,7 @@ class FolderLog(Log):
                 log = self._writable_log()
                 submitted = log.submit(append)
             while not submitted:
-                await self._room(log, deadline)
+                await wait_for_room(self.name, log.when_room, deadline)
                 submitted = log.submit(append)
         except CordwoodError as error:
             error.outcome = "not_written"
@@ -141,17 +142,6 @@ class FolderLog(Log):
         self._connection.check_writable()
         self._log = self._folder.appending().log(self.topic, self.partition)
         return self._log
-
-    async def _room(self, log: WrittenLog, deadline: float) -> None:
-        """Back-pressure: wait until the log's queue has been taken from."""
-        loop = asyncio.get_running_loop()
-        room = asyncio.Event()
-        log.when_room(lambda: wake(loop, room))
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await room.wait()
-        except TimeoutError as error:
-            raise Timeout(f"{self.name}: the queue of appends stayed full until the time ran out") from error
 
     async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
         self._connection.check()

@@ -11,6 +11,7 @@ from typing import NoReturn
 from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable, reason_of
 from cordwood.log.arguments import checked_range
 from cordwood.log.calls.completion import Wanted
+from cordwood.log.calls.deadline import deadline
 from cordwood.log.calls.reader_lock import Turns
 from cordwood.log.interface import Reader
 from cordwood.log.native.folder.written_log import WrittenLog
@@ -192,16 +193,15 @@ class FolderReader(Reader):
 
     async def _answer(self, arrived: Wanted) -> None:
         """Wait for the disk, or until the reader is closed. A step that comes too late is the next call's."""
+        late = (
+            f"reading {self._name} took more than {self._timeout} s: go on reading, which loses nothing,"
+            " or connect with more time"
+        )
         try:
-            async with asyncio.timeout(self._timeout):
+            async with deadline(self._timeout, lambda: Timeout(late)):
                 # Looked at once more: whoever closed it in another loop may not have known whom to wake.
                 if not self._closed:
                     await arrived.wait()
-        except TimeoutError as error:
-            raise Timeout(
-                f"reading {self._name} took more than {self._timeout} s: go on reading, which loses nothing,"
-                " or connect with more time"
-            ) from error
         finally:
             self._wanted = None
 

@@ -84,6 +84,9 @@ class _OpenFolder:
         self.connections = 1
         self.gone: Unavailable | None = None
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def check(self) -> None:
         if self.gone is not None:
             raise copy(self.gone)

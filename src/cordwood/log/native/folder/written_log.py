@@ -6,11 +6,13 @@ from copy import copy
 from functools import partial
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable, reason_of
+from cordwood.log.calls.completion import fail
+from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.workers import Done, Job, Workers, nothing
 from cordwood.log.native.plog import PlogStore
-from cordwood.log.native.stream.append import Append, fail
+from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.cursor import Extent
 from cordwood.log.native.stream.recovery import Recovered
 from cordwood.log.native.stream.stream import Stream
@@ -79,7 +81,7 @@ class WrittenLog:
         self.raise_failure()
         with self._lock:
             if self._closed is not None:
-                raise copy(self._closed)
+                raise copy_for_caller(self._closed)
             if self._stream is not None:
                 return self._stream.submit(append)
             if self._early and self._early_bytes + append.weight > QUEUE_BYTES_MAX:
@@ -208,9 +210,7 @@ class WrittenLog:
             done()
         if not first:
             return
-        refused = copy(error)
-        refused.outcome = "not_written"
-        fail(early, refused)
+        fail(early, copy_for_caller(error, "not_written"))
         self._tell_growth()
         if stream is None:
             self._tell_closed()
@@ -225,7 +225,7 @@ class WrittenLog:
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise copy(self._closed)
+            raise copy_for_caller(self._closed)
 
     def _open_then(self, job: Job) -> None:
         self._open_for_early()

@@ -1,11 +1,9 @@
-"""One append on its way, and how its caller is told."""
+"""One append to a stream on its way, and the frames that appends share."""
 
-from collections.abc import Callable, Iterable, Iterator
-from copy import copy
+from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Protocol
 
-from cordwood.errors import CordwoodError
+from cordwood.log.calls.completion import PendingCall, Waiter
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch
 
 LARGE_BYTES = 256 * 1024
@@ -14,20 +12,15 @@ LARGE_BYTES = 256 * 1024
 batch_of = attrgetter("batch")
 count_of = attrgetter("count")
 expected_of = attrgetter("expected")
-_notify_of = attrgetter("notify")
 _weight_of = attrgetter("weight")
 
 
-class Waiter(Protocol):
-    """What the caller waits on; an asyncio.Future, or anything that can tell that nobody waits any more."""
-
-    def cancelled(self) -> bool: ...
-
-
-class Append:
+class Append(PendingCall):
     """A batch of `count` records, its caller, and, once it is decided, `result` (the offsets) or `error`."""
 
-    __slots__ = ("batch", "count", "deadline", "error", "expected", "notify", "result", "waiter", "weight")
+    __slots__ = ("batch", "count", "deadline", "expected", "weight")
+
+    result: range | None
 
     def __init__(
         self,
@@ -45,27 +38,8 @@ class Append:
         self.notify = notify
         self.deadline = deadline
         self.expected = expected
-        self.result: range | None = None
-        self.error: CordwoodError | None = None
-
-
-def deliver(appends: list[Append]) -> None:
-    """Tell the callers: one call for each `notify`, that is one wake-up a group for an event loop."""
-    callers = set(map(_notify_of, appends))
-    if len(callers) == 1:
-        callers.pop()(appends)
-        return
-    for notify in callers:
-        notify([append for append in appends if append.notify == notify])
-
-
-def fail(appends: Iterable[Append], error: CordwoodError) -> None:
-    failed = list(appends)
-    for append in failed:
-        # Each caller raises its own: a shared exception would collect everybody's tracebacks.
-        append.error = copy(error)
-        append.error.__cause__ = error.__cause__
-    deliver(failed)
+        self.result = None
+        self.error = None
 
 
 def frames(appends: list[Append]) -> Iterator[tuple[list[Append], int]]:

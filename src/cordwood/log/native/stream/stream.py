@@ -16,6 +16,7 @@ from functools import partial
 from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable, reason_of
+from cordwood.log.calls.completion import deliver, fail
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable, durable_of
 from cordwood.log.native.env.clock import Clock
@@ -24,7 +25,7 @@ from cordwood.log.native.plog import Plog, PlogStore
 from cordwood.records import frame_of
 
 from .ack_gate import AckGate, Synced
-from .append import Append, batch_of, count_of, deliver, expected_of, fail, frames
+from .append import Append, batch_of, count_of, expected_of, frames
 from .rollover import ChainChange, ChangeState, NoRoom, RolloverPolicy, is_full
 from .spare import NewId, PlogMaker
 from .write_queue import WriteQueue

@@ -10,13 +10,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from copy import copy
 from math import inf
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
+from cordwood.log.calls.completion import fail
+from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.log.native.env.workers import Job, Workers
 
-from .append import Append, fail
+from .append import Append
 
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
@@ -54,7 +55,7 @@ class WriteQueue:
         self._acquire()
         try:
             if self._closed is not None:
-                raise copy(self._closed)
+                raise copy_for_caller(self._closed)
             queued = self._queue_bytes
             if queued and queued + weight > QUEUE_BYTES_MAX:
                 return False

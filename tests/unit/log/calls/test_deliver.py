@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from cordwood.log.native.api.bridge import LoopNotifier
-from cordwood.log.native.stream.append import Append, deliver
+from cordwood.log.calls.completion import LoopNotifier, deliver, notifier_of
+from cordwood.log.native.stream.append import Append
 from cordwood.records import Batch
 
 
@@ -48,3 +48,15 @@ def append(notify: Callable[[list[Append]], None], waiter: "Future[range] | asyn
 
 def tell(told: list[tuple[str, list[Append]]], name: str) -> Callable[[list[Append]], None]:
     return lambda appends: told.append((name, appends))
+
+
+async def test_a_loop_has_one_notifier_for_all_its_logs() -> None:
+    loop = asyncio.get_running_loop()
+    assert notifier_of(loop) is notifier_of(loop)
+
+
+def test_the_calls_of_a_closed_loop_are_forgotten() -> None:
+    loop = asyncio.new_event_loop()
+    call = append(notifier_of(loop), loop.create_future())
+    loop.close()
+    deliver([call])
