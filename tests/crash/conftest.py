@@ -18,6 +18,12 @@ def kills(request: pytest.FixtureRequest) -> int:
     return value
 
 
+@pytest.fixture
+def flips(request: pytest.FixtureRequest) -> int:
+    value: int = request.config.getoption("--flips")
+    return value
+
+
 @pytest.fixture(autouse=True)
 def no_defects(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """The engine logs what it did not expect; here it is to expect everything."""

@@ -293,6 +293,31 @@ def test_slots_that_move_because_the_catalog_was_damaged_take_no_start_and_no_en
     again.check(settle=True)
 
 
+def test_nothing_is_dropped_on_the_word_of_a_coordinator_that_is_behind() -> None:
+    folder = SimulatedFolder()
+    folder.open()
+    folder.create_topic("a")
+    folder.put("a", 3)
+    folder.run()
+    before = folder.coordinator.after_crash(folder.disk)
+    folder.create_topic("b")
+    folder.put("b", 3)
+    folder.trim("a", 2)
+    folder.run()
+    damaged = folder.killed()
+    there = damaged.disk.names()
+    sound, damaged.coordinator = damaged.coordinator, before.after_crash(damaged.disk)
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"coordinator\.db has lost what it held"):
+            damaged.open()
+        damaged.run()
+        assert damaged.disk.names() == there
+    damaged.check_view(all_acked=True)
+    damaged.coordinator = sound
+    damaged.open()
+    damaged.check()
+
+
 def without_published_ends(folder: SimulatedFolder) -> SimulatedFolder:
     """As after a power cut that took all of them: they are never synced."""
     killed = folder.killed()

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import re
 from dataclasses import asdict, replace
@@ -18,14 +19,16 @@ from cordwood.log.native.chain.records import (
     decode,
     encode,
 )
-from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow, sqlite
+from cordwood.log.native.coordinator import SqliteCoordinator, Stamp, TopicRow, sqlite
 from cordwood.log.native.env.disk import RealDisk
 from cordwood.log.native.folder.published import Catalog, Owner, PublishedReader, PublishedTopic, PublishedWriter
 from cordwood.log.native.folder.staged.file import StagedFile, StagedWriter, staged_frames
 from cordwood.log.native.folder.staged.leftovers import Write
 from cordwood.log.native.folder.staged.plan import Plan, PlannedLog
+from cordwood.log.native.folder.witness import Witness, witnessed_stamp
 from cordwood.log.native.plog import Plog, PlogId, find_tail
 from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
+from cordwood.log.topics import TopicConfig
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.wal.formats.cordwood.data_record import (
@@ -174,6 +177,29 @@ class TestPublished:
         assert covered(layout(self.text)) == 128
 
 
+class TestWitness:
+    text = page("docs/formats/witness.md")
+    stamp = Stamp(20, 7, 0x0123456789ABCDEF)
+
+    def test_the_example_is_what_is_written(self, tmp_path: Path) -> None:
+        witness = Witness(RealDisk(tmp_path))
+        witness.begin(self.stamp)
+        witness.put(self.stamp)
+        witness.close()
+        (example,) = blocks(self.text, "hex")
+        copy = octets(example).ljust(4096, b"\0")
+        assert (tmp_path / "published" / "witness").read_bytes() == 2 * copy
+
+    def test_the_example_is_read_as_the_page_says(self, tmp_path: Path) -> None:
+        (tmp_path / "published").mkdir()
+        (example,) = blocks(self.text, "hex")
+        (tmp_path / "published" / "witness").write_bytes(octets(example))
+        assert witnessed_stamp(RealDisk(tmp_path)) == self.stamp
+
+    def test_the_table_covers_a_copy_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == 32
+
+
 class TestStaged:
     text = page("docs/formats/staged.md")
     write = Write("4158b19d-974c-44b9-a19e-6680e19141ca", 7)
@@ -288,6 +314,29 @@ class TestCoordinator:
         coordinator.close()
         assert self.text.startswith(f"# The coordinator's database, format {version}\n")
         assert {row[0].strip("`") for row in rows(self.text)} == {table for table in tables if "sqlite" not in table}
+
+    def test_the_stamp_is_the_sum_that_the_page_describes(self, tmp_path: Path) -> None:
+        coordinator = SqliteCoordinator(tmp_path / "coordinator.db")
+        topic = coordinator.create_topic("events", TopicConfig(partitions=2, retention_bytes=10))
+        coordinator.trim(topic.id, 1, 5, 8)
+        coordinator.finish("query", 7)
+        coordinator.decide("a plan")
+        stamp = coordinator.stamp()
+        everything: list[list[int | str | None]] = [
+            ["topic", *asdict(topic).values()],
+            ["log", topic.id, 1, 5, 8],
+            ["plan", 1],
+            ["sink", "query", 7],
+            ["owner", 1, 0, None],
+            ["sqlite_sequence", "topic", topic.id],
+        ]
+        schema = coordinator._db.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+        coordinator.close()
+        digest = 0
+        for row in [*everything, *(["sqlite_master", *object] for object in schema)]:
+            hashed = hashlib.blake2b(json.dumps(row).encode(), digest_size=8).digest()
+            digest ^= int.from_bytes(hashed, "little", signed=True)
+        assert stamp == (5, 4, digest)
 
 
 def covered(places: list[tuple[int, int]]) -> int:

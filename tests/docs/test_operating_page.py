@@ -1,8 +1,12 @@
 import dataclasses
 import importlib
+import re
+import sqlite3
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, get_args
+
+import pytest
 
 import cordwood
 from cordwood import Batch, errors
@@ -10,6 +14,7 @@ from cordwood.log.native.env.clock import RealClock
 from cordwood.log.native.env.disk import RealDisk
 from cordwood.log.native.folder.published import Owner
 from cordwood.log.native.folder.staged import StagedWriter, Write, abort_attempt
+from tests.crash.media import check_writing, small_folder
 from tests.docs.pages import page, rows
 
 PAGE = page("docs/operating.md")
@@ -54,6 +59,21 @@ def test_the_page_explains_every_reason_and_says_what_passes() -> None:
     for reason in get_args(errors.Reason):
         retryable = errors.Unavailable("away", reason=reason).retryable
         assert explained[reason] == ("yes" if retryable else "no"), reason
+
+
+def test_a_commit_that_cannot_be_finished_is_given_up_as_the_page_says(tmp_path: Path) -> None:
+    (statement,) = re.findall(r'`sqlite3 coordinator\.db "(.*)"`', PAGE)
+    damaged = small_folder(tmp_path / "data", closed=False)
+    damaged.put(tmp_path / "data")
+    (staged,) = (tmp_path / "data" / "staged").iterdir()
+    staged.unlink()
+    with pytest.raises(errors.Corrupt, match=r"a commit of 3 records was decided, .* put it back from a copy"):
+        check_writing(tmp_path / "data", damaged.truth)
+    with sqlite3.connect(tmp_path / "data" / "coordinator.db") as db:
+        db.execute(statement)
+    db.close()
+    values = {**damaged.truth.values, ("parts", 0): damaged.truth.values["parts", 0][:-3]}
+    check_writing(tmp_path / "data", dataclasses.replace(damaged.truth, values=values, batch=7))
 
 
 def files_of(folder: Path) -> set[str]:

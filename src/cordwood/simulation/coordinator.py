@@ -7,14 +7,17 @@ caller cannot tell which.
 
 from dataclasses import dataclass, field, replace
 
+from crc32c import crc32c
+
 from cordwood.errors import Conflict, Fenced, NotFound, Unavailable, reason_of
-from cordwood.log.native.coordinator import LogRow, TopicRow
+from cordwood.log.native.coordinator import LogRow, Stamp, TopicRow
 from cordwood.log.topics import TopicConfig
 from cordwood.simulation.disk import SimulatedDisk
 
 
 @dataclass(frozen=True)
 class _State:
+    changes: int = 0
     epoch: int = 0
     next_id: int = 1
     metadata_plog: str | None = None
@@ -34,6 +37,12 @@ class SimulatedCoordinator:
         found = SimulatedCoordinator(disk)
         found._state = self._state
         return found
+
+    def stamp(self) -> Stamp:
+        self._disk.check_power()
+        state = self._state
+        rows = len(state.topics) + len(state.logs) + (state.plan is not None) + len(state.sinks)
+        return Stamp(state.changes, rows, crc32c(repr(state).encode()))
 
     def take_over(self) -> int:
         self._commit("take_over", replace(self._state, epoch=self._state.epoch + 1))
@@ -112,7 +121,7 @@ class SimulatedCoordinator:
 
     def _commit(self, call: str, state: _State) -> None:
         self._step(call)
-        self._state = state
+        self._state = replace(state, changes=state.changes + 1)
         self._step(f"{call} committed")
 
     def _step(self, name: str) -> None:

@@ -18,6 +18,7 @@ from typing import Literal
 from cordwood.errors import CordwoodError, Trimmed
 from cordwood.log.native.folder.observer import FolderObserver
 from cordwood.log.native.folder.staged import StagedCommits
+from cordwood.log.native.folder.witness import Witness, WitnessedCoordinator
 from cordwood.log.native.folder.writer import CLUSTER, GROUP, FolderSettings, FolderWriter
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.plog import PlogId
@@ -86,10 +87,15 @@ class SimulatedFolder:
         return self._engine
 
     def open(self) -> FolderWriter:
-        self._engine = FolderWriter(
-            self.disk, self.clock, self.workers, self.coordinator, self.settings, new_id=self._new_id
-        )
-        self.staged = StagedCommits(self.disk, self.clock, self.workers, self.coordinator, self._engine)
+        coordinator = WitnessedCoordinator(self.coordinator, Witness(self.disk))
+        try:
+            self._engine = FolderWriter(
+                self.disk, self.clock, self.workers, coordinator, self.settings, new_id=self._new_id
+            )
+        except BaseException:
+            coordinator.close()
+            raise
+        self.staged = StagedCommits(self.disk, self.clock, self.workers, coordinator, self._engine)
         self.staged.finish_decided()
         return self._engine
 

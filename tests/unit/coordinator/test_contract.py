@@ -241,3 +241,30 @@ def test_everything_outlives_the_process(coordinator: Coordinator, reopen: Reope
     assert found.metadata_plog() == "one"
     # Until somebody takes over the owner is who it was.
     found.set_metadata_plog(epoch, "one", "two")
+
+
+# -- the stamp ---------------------------------------------------------------------------------------------------
+
+
+def test_every_change_counts_and_a_refused_one_does_not(coordinator: Coordinator, reopen: Reopen) -> None:
+    first = coordinator.stamp()
+    epoch = coordinator.take_over()
+    row = topic(coordinator, "a")
+    coordinator.trim(row.id, 0, 5, 8)
+    coordinator.set_metadata_plog(epoch, None, "one")
+    coordinator.decide("plan")
+    coordinator.finish("sink", 1)
+    stamp = coordinator.stamp()
+    assert (stamp.changes, stamp.rows) == (first.changes + 6, 3)
+    refused: list[Callable[[], object]] = [
+        lambda: topic(coordinator, "a"),
+        lambda: coordinator.delete_topic(row.id + 1),
+        lambda: coordinator.trim(row.id + 1, 0, 5, 8),
+        lambda: coordinator.set_metadata_plog(epoch + 1, "one", "two"),
+    ]
+    for call in refused:
+        with pytest.raises((Conflict, Fenced, NotFound)):
+            call()
+    assert coordinator.stamp() == reopen(coordinator).stamp() == stamp
+    coordinator.delete_topic(row.id)
+    assert (coordinator.stamp().changes, coordinator.stamp().rows) == (stamp.changes + 1, 1)

@@ -1,5 +1,6 @@
 """What is SQLite's own: durability settings, formats, files that are none, and threads. The contract is beside it."""
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import Conflict, Corrupt, Unavailable
-from cordwood.log.native.coordinator import SqliteCoordinator
+from cordwood.log.native.coordinator import SqliteCoordinator, Stamp
 from cordwood.log.native.coordinator.sqlite import WAL_BYTES
 from cordwood.log.topics import TopicConfig
 
@@ -38,7 +39,7 @@ def test_an_unknown_format_is_corrupt_and_named_and_stays_as_it_is(path: Path) -
     db.close()
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"coordinator\.db has format 7; this version of cordwood reads format 2"):
+        with pytest.raises(Corrupt, match=r"coordinator\.db has format 7; this version of cordwood reads format 3"):
             SqliteCoordinator(path)
     assert path.read_bytes() == before
 
@@ -68,8 +69,125 @@ def test_format_1_is_brought_forward_with_all_that_it_holds(path: Path) -> None:
         assert [(row.start, row.next_offset) for row in coordinator.logs()] == [(5, 8)]
         assert coordinator.metadata_plog() == "local/0/00000000000000ff"
         assert (coordinator.plan(), coordinator.sink_batch("a")) == (None, None)
-        assert coordinator._db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert coordinator._db.execute("PRAGMA user_version").fetchone() == (3,)
         coordinator.close()
+
+
+@pytest.fixture
+def used(path: Path) -> Path:
+    """A database with a row in every table, closed."""
+    coordinator = SqliteCoordinator(path)
+    epoch = coordinator.take_over()
+    row = coordinator.create_topic("events", TopicConfig(partitions=2))
+    coordinator.trim(row.id, 1, 5, 8)
+    coordinator.set_metadata_plog(epoch, None, "local/0/00000000000000ff")
+    coordinator.finish("sink", 7)
+    coordinator.decide("a plan")
+    coordinator.close()
+    return path
+
+
+def change(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM topic",
+        "DELETE FROM log",
+        "DELETE FROM sink",
+        "DELETE FROM plan",
+        "UPDATE topic SET partitions = 3",
+        "UPDATE topic SET retention_ms = 1",
+        "UPDATE log SET start = 4",
+        "UPDATE log SET start = 9",
+        "UPDATE sink SET batch = 6",
+        "UPDATE owner SET epoch = 0",
+        "UPDATE owner SET metadata_plog = NULL",
+        "UPDATE sqlite_sequence SET seq = seq + 1",
+        "UPDATE stamp SET changes = changes + 1",
+        "UPDATE stamp SET digest = digest + 1",
+        "DELETE FROM stamp",
+        "DROP TABLE sink",
+        "UPDATE topic SET name = CAST('events' AS BLOB)",
+        "UPDATE topic SET name = CAST(X'ff' AS TEXT)",
+        "ALTER TABLE log RENAME COLUMN start TO stars",
+        "PRAGMA user_version=1",
+        "PRAGMA user_version=2",
+    ],
+)
+def test_rows_that_nobody_committed_are_corrupt_and_stay_as_they_are(used: Path, statement: str) -> None:
+    change(used, statement)
+    before = used.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"coordinator\.db: .*; restore the folder from a copy"):
+            SqliteCoordinator(used)
+    assert used.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE topic SET partitions = 0",
+        "UPDATE topic SET replication = 0",
+        "UPDATE topic SET name = 'a/b'",
+        "UPDATE topic SET id = id + 100",
+        "UPDATE log SET start = 9",
+        "UPDATE log SET start = -1",
+        "UPDATE log SET partition = 2",
+        "UPDATE log SET next_offset = 'x'",
+    ],
+)
+def test_rows_that_cannot_be_are_corrupt_also_in_an_older_format(used: Path, statement: str) -> None:
+    change(used, "DROP TABLE stamp")
+    change(used, "PRAGMA user_version=2")
+    change(used, statement)
+    with pytest.raises(Corrupt, match=r"coordinator\.db: .*; restore the folder from a copy"):
+        SqliteCoordinator(used)
+
+
+def test_format_2_is_brought_forward_with_all_that_it_holds(used: Path) -> None:
+    change(used, "DROP TABLE stamp")
+    change(used, "PRAGMA user_version=2")
+    found: list[Stamp] = []
+    for _ in range(2):
+        coordinator = SqliteCoordinator(used, found.append)
+        assert (coordinator.plan(), coordinator.sink_batch("sink")) == ("a plan", 7)
+        assert [(row.start, row.next_offset) for row in coordinator.logs()] == [(5, 8)]
+        coordinator.close()
+    assert found[0] == Stamp(0, 0, 0)
+    assert (found[1].changes, found[1].rows) == (1, 4)
+
+
+def test_a_plan_may_be_replaced_by_hand(used: Path) -> None:
+    change(used, "UPDATE plan SET plan = 'given up'")
+    coordinator = SqliteCoordinator(used)
+    assert coordinator.plan() == "given up"
+    coordinator.close()
+
+
+def test_an_opening_that_is_refused_leaves_the_log_of_changes(path: Path, tmp_path: Path) -> None:
+    coordinator = SqliteCoordinator(path)
+    coordinator.create_topic("a", TopicConfig())
+    copies = [tmp_path / f"copy{name}" for name in ("", "-wal")]
+    for copy in copies:
+        shutil.copy(path.with_name(copy.name.replace("copy", path.name)), copy)
+    coordinator.close()
+    before = [copy.read_bytes() for copy in copies]
+    found: list[Stamp] = []
+
+    def refuse(stamp: Stamp) -> None:
+        found.append(stamp)
+        raise Corrupt("it is too old")
+
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="too old"):
+            SqliteCoordinator(copies[0], refuse)
+        assert [copy.read_bytes() for copy in copies] == before
+    assert [(stamp.changes, stamp.rows) for stamp in found] == [(2, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("size", [100, 4096, 100_000])

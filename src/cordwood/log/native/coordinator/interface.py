@@ -1,7 +1,7 @@
 """The Coordinator interface."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from cordwood.log.topics import TopicChange, TopicConfig, milliseconds_of
 
@@ -47,7 +47,23 @@ class LogRow:
     next_offset: int
 
 
+class Stamp(NamedTuple):
+    """How far a coordinator has come. One that never changed has 0 everywhere."""
+
+    changes: int
+    """The number of changes so far: every call that changes something is one."""
+
+    rows: int
+    """How many topics, trimmed logs, plans and sinks it holds."""
+
+    digest: int
+    """A sum of all rows: equal for equal rows, in whatever order they were written."""
+
+
 class Coordinator(Protocol):
+    def stamp(self) -> Stamp:
+        """Of the last change that was committed."""
+
     def take_over(self) -> int:
         """Become the owner: a new epoch, higher than every earlier one."""
 

@@ -1,24 +1,33 @@
-"""The coordinator in one SQLite file: for a folder, and for a single coordinator process."""
+"""The coordinator in one SQLite file: for a folder, and for a single coordinator process.
 
+SQLite checks its own log of changes, and takes a damaged one for one that ends earlier; its pages it does not check. So
+every change also stores how many there were, and a sum of all rows: an open reads all of it, and compares (R1).
+"""
+
+import fcntl
+import json
 import os
 import secrets
 import sqlite3
+import struct
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, NotFound, Reason, Unavailable
-from cordwood.log.topics import TopicConfig
+from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, InvalidInput, NotFound, Reason, Unavailable
+from cordwood.log.topics import TopicConfig, checked_topic_name
 
-from .interface import LogRow, TopicRow
+from .interface import LogRow, Stamp, TopicRow
 
 WAL_BYTES = 512 * 1024
 """Reserved for SQLite's own log of changes while the database is open: about 30 times what a trim writes, and as much
 again for a checkpoint that finds no room."""
 
-_FORMAT = 2
+_FORMAT = 3
 _SCHEMA = """
 CREATE TABLE topic (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL,
@@ -30,53 +39,180 @@ CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT N
 INSERT INTO owner VALUES (1, 0, NULL);
 CREATE TABLE plan (one INTEGER PRIMARY KEY CHECK (one = 1), plan TEXT NOT NULL);
 CREATE TABLE sink (id TEXT PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE stamp (
+  one INTEGER PRIMARY KEY CHECK (one = 1), changes INTEGER NOT NULL, rows INTEGER NOT NULL, digest INTEGER NOT NULL,
+  checksum INTEGER NOT NULL);
 """
+# How many statements of it each format has.
+_STATEMENTS = {0: 0, 1: 4, 2: 6, _FORMAT: 7}
 # An id has 32 bits where it is published: that leaves two thousand million topics to be made.
 _IDS_FROM = 2**31
 # Half of what is reserved: a commit goes by pages of 4 KiB and a little.
 _CHECKPOINT_PAGES = WAL_BYTES // 2 // 4200
-# What format 1 has of it.
-_STATEMENTS_OF_1 = 4
+
+# The columns that the digest covers. A plan has a checksum of its own, so that an operator may give it up.
+_COLUMNS = {
+    "topic": "id, name, partitions, replication, retention_ms, retention_bytes",
+    "log": "topic_id, partition, start, next_offset",
+    "plan": "one",
+    "sink": "id, batch",
+    "owner": "one, epoch, metadata_plog",
+    "sqlite_sequence": "name, seq",
+    "sqlite_master": "type, name, tbl_name, sql",
+}
+_COUNTED = ("topic", "log", "plan", "sink")
+_NEVER_CHANGED = Stamp(0, 0, 0)
+
+# SQLite's codes of what may be otherwise at the next try. All others are damage: no statement here is wrong.
+_PASSING = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+}
+# Where SQLite locks a database that it uses: see its file os.h. A lock of the open file gets in the way of its own.
+_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class _Part(NamedTuple):
+    """Rows of a table: all of them, or those `where`."""
+
+    table: str
+    where: str = "1"
+    values: Sequence[int | str] = ()
+
+
+_ALL = [_Part(table) for table in _COLUMNS]
+_OWNER = _Part("owner")
+
+
+def _believe(stamp: Stamp) -> None:
+    """Nobody has another opinion."""
 
 
 class SqliteCoordinator:
     """Usable from every thread; calls take turns. R2: `synchronous=FULL`, so a commit survives a power cut."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[Stamp], None] = _believe) -> None:
+        """`check` is told what was found, and may raise `Corrupt`. Until it returns, the files stay as they are."""
         self._path = path
         self._lock = threading.Lock()
         self._closed = False
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
             raise _translate(error, path) from error
         try:
+            check(self._look())
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
             self._prepare()
             self._reserve()
         except BaseException as error:
-            self._db.close()
-            if isinstance(error, sqlite3.DatabaseError):
+            self._close_as_it_is()
+            if isinstance(error, sqlite3.Error):
                 raise _translate(error, path) from error
             raise
 
+    def _look(self) -> Stamp:
+        """Read all of it, before anything is written; `Corrupt` if it is not what was committed."""
+        try:
+            self._db.execute("BEGIN")
+            stamp = self._checked()
+            self._db.execute("COMMIT")
+        except CordwoodError:
+            raise
+        except sqlite3.Error as error:
+            raise _translate(error, self._path) from error
+        except (ValueError, TypeError) as error:
+            # Of decoding: text that is none, also in SQLite's own words, or a value of another type.
+            raise _damaged(self._path, str(error)) from error
+        return stamp
+
+    def _checked(self) -> Stamp:
+        version = self._version()
+        if version not in _STATEMENTS:
+            raise Corrupt(
+                f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}:"
+                " use the one that wrote it, or a newer one; if this one wrote it, restore the folder from a copy"
+            )
+        found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _damaged(self._path, str(found))
+        if version == 0:
+            if self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise _damaged(self._path, "it has tables, but no format")
+            return _NEVER_CHANGED
+        self._check_rows()
+        if version < _FORMAT:
+            return _NEVER_CHANGED
+        stamp = self._stored_stamp()
+        rows, digest = self._sum(_ALL)
+        if (stamp.rows, stamp.digest) != (rows, digest):
+            raise _damaged(
+                self._path, f"its {rows} rows have the sum {digest:x}, not {stamp.digest:x} of {stamp.rows} rows"
+            )
+        return stamp
+
+    def _check_rows(self) -> None:
+        """What must hold of the rows, whatever their sum: an older format has none."""
+        topics = {row.id: row for row in self._topics()}
+        (last_id,) = self._db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'topic'").fetchone()
+        for topic in topics.values():
+            try:
+                checked_topic_name(topic.name)
+            except InvalidInput as error:
+                raise _damaged(self._path, str(error)) from error
+            if not 0 < topic.id <= last_id or topic.partitions < 1 or topic.replication < 1:
+                raise _damaged(self._path, f"{topic} cannot be: the last id is {last_id}")
+        for log in self._logs():
+            if log.topic_id in topics and not 0 <= log.partition < topics[log.topic_id].partitions:
+                raise _damaged(self._path, f"{log} cannot be: {topics[log.topic_id]}")
+            if not 0 <= log.start <= log.next_offset:
+                raise _damaged(self._path, f"{log} cannot be: it begins behind its end")
+
+    def _sum(self, parts: Sequence[_Part]) -> tuple[int, int]:
+        """The number and the digest of these rows."""
+        rows = digest = 0
+        for table, where, values in parts:
+            for row in self._db.execute(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {where}", values):
+                rows += table in _COUNTED
+                digest ^= _hashed(table, row)
+        return rows, digest
+
+    def _stored_stamp(self) -> Stamp:
+        (*stamp, checksum) = self._db.execute("SELECT changes, rows, digest, checksum FROM stamp").fetchone()
+        if checksum != _hashed("stamp", stamp):
+            raise _damaged(self._path, f"the stamp {stamp} has another checksum than {checksum:x}")
+        return Stamp(*stamp)
+
+    def _put_stamp(self, stamp: Stamp) -> None:
+        self._db.execute("INSERT OR REPLACE INTO stamp VALUES (1, ?, ?, ?, ?)", (*stamp, _hashed("stamp", stamp)))
+
+    def _version(self) -> int:
+        version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
+        return version
+
     def _prepare(self) -> None:
+        version = self._version()
+        if version == _FORMAT:
+            return
         with self._transaction():
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version in (0, 1):
-                for statement in _SCHEMA.split(";\n")[version * _STATEMENTS_OF_1 :]:
-                    self._db.execute(statement)
-                if version == 0:
-                    # Topics of a folder that was removed and made anew have other ids: who remembers one notices.
-                    self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
-                self._db.execute(f"PRAGMA user_version={_FORMAT}")
-            elif version != _FORMAT:
-                raise Corrupt(
-                    f"{self._path} has format {version}; this version of cordwood reads format {_FORMAT}:"
-                    " use the one that wrote it, or a newer one"
-                )
+            for statement in _SCHEMA.split(";\n")[_STATEMENTS[version] :]:
+                self._db.execute(statement)
+            if version == 0:
+                # Topics of a folder that was removed and made anew have other ids: who remembers one notices.
+                self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
+            self._db.execute(f"PRAGMA user_version={_FORMAT}")
+            self._put_stamp(Stamp(1, *self._sum(_ALL)))
 
     def _reserve(self) -> None:
         """A trim and a delete must be possible on a full disk, since it is they that make room on it."""
@@ -89,6 +225,20 @@ class SqliteCoordinator:
         finally:
             os.close(file)
 
+    def _close_as_it_is(self) -> None:
+        """Close without what SQLite does at a last close: it would delete a log of changes that it could not read."""
+        with suppress(OSError):
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                with suppress(OSError):
+                    lock = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, _SHARED_FIRST, _SHARED_SIZE, 0)
+                    fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+                self._db.close()
+            finally:
+                # Not before: this process would lose SQLite's locks.
+                os.close(file)
+        self._db.close()
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
@@ -98,24 +248,43 @@ class SqliteCoordinator:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("COMMIT")
-            except sqlite3.DatabaseError as error:
+            except sqlite3.Error as error:
                 self._roll_back()
                 raise _translate(error, self._path) from error
+            except UnicodeError as error:
+                self._roll_back()
+                raise _damaged(self._path, str(error)) from error
             except BaseException:
                 self._roll_back()
                 raise
+
+    @contextmanager
+    def _change(self, *parts: _Part) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes no other rows than these."""
+        with self._transaction() as db:
+            stamp = self._stored_stamp()
+            rows_before, digest_before = self._sum(parts)
+            yield db
+            rows, digest = self._sum(parts)
+            self._put_stamp(
+                Stamp(stamp.changes + 1, stamp.rows - rows_before + rows, stamp.digest ^ digest_before ^ digest)
+            )
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
+    def stamp(self) -> Stamp:
+        with self._transaction():
+            return self._stored_stamp()
+
     def take_over(self) -> int:
-        with self._transaction() as db:
+        with self._change(_OWNER) as db:
             epoch: int = db.execute("UPDATE owner SET epoch = epoch + 1 RETURNING epoch").fetchone()[0]
             return epoch
 
     def create_topic(self, name: str, config: TopicConfig) -> TopicRow:
-        with self._transaction() as db:
+        with self._change(_Part("topic", "name = ?", (name,)), _Part("sqlite_sequence")) as db:
             if db.execute("SELECT 1 FROM topic WHERE name = ?", (name,)).fetchone():
                 raise Conflict(f"topic {name!r} exists already; pass exist_ok=True to use it as it is")
             _, *columns = astuple(TopicRow.new(0, name, config))
@@ -127,30 +296,33 @@ class SqliteCoordinator:
             return TopicRow(row[0], *columns)
 
     def alter_topic(self, row: TopicRow) -> None:
-        with self._transaction() as db:
+        with self._change(_Part("topic", "id = ?", (row.id,))) as db:
             limits = (row.retention_ms, row.retention_bytes, row.id)
             if not db.execute("UPDATE topic SET retention_ms = ?, retention_bytes = ? WHERE id = ?", limits).rowcount:
                 raise NotFound(f"no topic has the id {row.id}")
 
     def delete_topic(self, id: int) -> None:
-        with self._transaction() as db:
+        with self._change(_Part("topic", "id = ?", (id,)), _Part("log", "topic_id = ?", (id,))) as db:
             if not db.execute("DELETE FROM topic WHERE id = ?", (id,)).rowcount:
                 raise NotFound(f"no topic has the id {id}")
             db.execute("DELETE FROM log WHERE topic_id = ?", (id,))
 
     def topics(self) -> list[TopicRow]:
-        with self._transaction() as db:
-            rows = db.execute(
-                "SELECT id, name, partitions, replication, retention_ms, retention_bytes FROM topic ORDER BY name"
-            )
-            return [TopicRow(*row) for row in rows]
+        with self._transaction():
+            return self._topics()
+
+    def _topics(self) -> list[TopicRow]:
+        return [TopicRow(*row) for row in self._db.execute(f"SELECT {_COLUMNS['topic']} FROM topic ORDER BY name")]
 
     def logs(self) -> list[LogRow]:
-        with self._transaction() as db:
-            return [LogRow(*row) for row in db.execute("SELECT topic_id, partition, start, next_offset FROM log")]
+        with self._transaction():
+            return self._logs()
+
+    def _logs(self) -> list[LogRow]:
+        return [LogRow(*row) for row in self._db.execute(f"SELECT {_COLUMNS['log']} FROM log")]
 
     def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
-        with self._transaction() as db:
+        with self._change(_Part("log", "topic_id = ? AND partition = ?", (topic_id, partition))) as db:
             if not db.execute("SELECT 1 FROM topic WHERE id = ?", (topic_id,)).fetchone():
                 raise NotFound(f"no topic has the id {topic_id}")
             db.execute(
@@ -165,7 +337,7 @@ class SqliteCoordinator:
             return id
 
     def set_metadata_plog(self, epoch: int, expected: str | None, id: str) -> None:
-        with self._transaction() as db:
+        with self._change(_OWNER) as db:
             changed = db.execute(
                 "UPDATE owner SET metadata_plog = ? WHERE epoch = ? AND metadata_plog IS ?",
                 (id, epoch, expected),
@@ -179,13 +351,13 @@ class SqliteCoordinator:
             return None if row is None else str(row[0])
 
     def decide(self, plan: str) -> None:
-        with self._transaction() as db:
+        with self._change(_Part("plan")) as db:
             if db.execute("SELECT 1 FROM plan").fetchone():
                 raise Conflict(f"{self._path} has a commit that is not finished yet")
             db.execute("INSERT INTO plan VALUES (1, ?)", (plan,))
 
     def finish(self, sink: str, batch: int | None) -> None:
-        with self._transaction() as db:
+        with self._change(_Part("plan"), _Part("sink", "id = ?", (sink,))) as db:
             db.execute("DELETE FROM plan")
             if batch is not None:
                 db.execute(
@@ -213,14 +385,31 @@ _REASONS: Mapping[int, Reason] = {
 }
 
 
-def _reason_of(error: sqlite3.OperationalError) -> Reason:
-    # An extended code has the primary one in its lowest byte; errors of the module itself have none.
-    return _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "failed")
+def _reason_of(code: int) -> Reason:
+    # An extended code has the primary one in its lowest byte.
+    return _REASONS.get(code & 0xFF, "failed")
 
 
-def _translate(error: sqlite3.DatabaseError, path: Path) -> CordwoodError:
-    if isinstance(error, sqlite3.OperationalError):
+def _hashed(table: str, row: Sequence[Any]) -> int:
+    """64 bits of a row and its table, as SQLite keeps them. A value that is no number and no text is a TypeError."""
+    text = json.dumps([table, *row])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _damaged(path: Path, reason: str) -> Corrupt:
+    reason = " ".join(reason.split())  # SQLite's reports have several lines
+    return Corrupt(f"{path}: {reason}; restore the folder from a copy, or read it with read_only=True")
+
+
+def _translate(error: sqlite3.Error, path: Path) -> CordwoodError:
+    # An error of Python's own, such as of decoding, has no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    passing = code & 0xFF in _PASSING and code != sqlite3.SQLITE_IOERR_SHORT_READ
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        # A database that says so of itself, though it may be written, is damaged.
+        passing = not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    if passing:
         return Unavailable(
-            f"{path}: {error}; check that the disk has room and the folder may be written", reason=_reason_of(error)
+            f"{path}: {error}; check that the disk has room and the folder may be written", reason=_reason_of(code)
         )
-    return Corrupt(f"{path}: {error}; restore the folder from a copy, or read it with read_only=True")
+    return _damaged(path, str(error))

@@ -11,6 +11,7 @@ from cordwood.log.native.chain.chain import Chain
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk
+from cordwood.log.native.folder.witness import witnessed_stamp
 from cordwood.log.native.metadata.manager import apply_batch, read_records
 from cordwood.log.native.plog import PlogId, PlogStore, find_tail, sealed_end
 from cordwood.log.native.stream.reading.blocks import stored_batches
@@ -26,6 +27,7 @@ class FolderObserver:
     """Topics and logs of a folder, as far as they are published."""
 
     def __init__(self, disk: Disk, writer_alive: Callable[[], bool]) -> None:
+        self._disk = disk
         self.plogs = PlogStore(disk)
         self._where: object = getattr(disk, "root", "this folder")  # not every disk is at a path
         self.writer_alive = writer_alive
@@ -73,9 +75,23 @@ class FolderObserver:
                 except NotFound:
                     # The metadata went on in another plog while it was being read.
                     self._metadata, catalog = None, self.catalog()
+        if self._is_lost(catalog.metadata_plog):
+            raise Corrupt(
+                f"{self._where}: plog {catalog.metadata_plog} is gone, and it has the list of all others:"
+                " restore the folder from a copy"
+            )
         raise Unavailable(
             "the folder's metadata could not be read: its plogs vanish while they are read; try again", reason="failed"
         )
+
+    def _is_lost(self, latest: str | None) -> bool:
+        """Whether this metadata plog is gone, though nothing that came after it is published.
+
+        A writer publishes the next one before it deletes this one.
+        """
+        if latest is None or PlogId.parse(latest).random in self.plogs.files():
+            return False
+        return self.catalog().metadata_plog == latest
 
     def epoch(self, catalog: Catalog) -> int:
         """Of the latest open: without room for a catalog of its own it has at least published its metadata."""
@@ -85,17 +101,21 @@ class FolderObserver:
         self.published.close()
 
     def _read_catalog(self) -> Catalog | None:
-        """The catalog; None where nothing was ever published, and `Corrupt` where it was and is gone."""
+        """The catalog; None where nothing was ever published, and `Corrupt` where it was and is gone (R1)."""
         catalog = self.published.catalog()
-        if catalog is None and self.plogs.files():
-            # There is a catalog before the first plog: both may have been made since the first look.
+        if catalog is None and (self.plogs.files() or self._holds_topics()):
+            # There is a catalog before the first topic and plog: all may have been made since the first look.
             catalog = self.published.catalog()
             if catalog is None:
                 raise Corrupt(
-                    f"{self._where} has plogs, but its published/catalog is gone: open the folder for writing once,"
-                    " which makes it anew"
+                    f"{self._where} has topics or plogs, but its published/catalog is gone: open the folder for writing"
+                    " once, which makes it anew"
                 )
         return catalog
+
+    def _holds_topics(self) -> bool:
+        stamp = witnessed_stamp(self._disk)
+        return stamp is not None and stamp.rows > 0
 
     def _read_metadata(self, catalog: Catalog) -> tuple[Durable, int]:
         """Read on up to the durable end, which is returned, with the end of the whole frames that follow it."""
@@ -174,6 +194,11 @@ class ObservedLog:
             self._last = self._extent_of(durable, start)
             return self._last
         assert gone is not None
+        if not self._folder.writer_alive():
+            raise Corrupt(
+                f"{self.name} should end in a plog, but {gone}: restore it from a copy; if the topic was deleted, or"
+                " trimmed, on a full disk, open the folder for writing once"
+            ) from gone
         raise gone
 
     def _extent_of(self, durable: Durable, start: int) -> Extent:

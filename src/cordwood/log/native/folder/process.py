@@ -14,11 +14,12 @@ from typing import Protocol, TypeVar
 
 from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable, reason_of
 from cordwood.log.calls.threads import in_a_thread
-from cordwood.log.native.coordinator import SqliteCoordinator, TopicRow
+from cordwood.log.native.coordinator import Coordinator, SqliteCoordinator, TopicRow
 from cordwood.log.native.env.clock import RealClock
 from cordwood.log.native.env.disk import RealDisk
 from cordwood.log.native.env.timer import Timer
 from cordwood.log.native.env.workers import ThreadWorkers
+from cordwood.log.native.folder.witness import Witness, WitnessedCoordinator, witnessed_stamp
 from cordwood.log.native.plog import PlogStore
 from cordwood.log.native.stream.reading.cursor import Source
 
@@ -111,8 +112,7 @@ class FolderOpenForWriting(_OpenFolder):
         self._lock = FolderLock(path / _LOCK)
         with ExitStack() as failed:
             failed.callback(self._lock.release)
-            _check_whole(path, disk)
-            coordinator = SqliteCoordinator(path / _COORDINATOR)
+            coordinator = open_coordinator(path, disk)
             failed.callback(coordinator.close)
             self._workers = ThreadWorkers("cordwood-write", _WRITERS)
             failed.callback(self._workers.close)
@@ -376,9 +376,24 @@ def _is_file(path: Path) -> bool:
     return path.exists() and not path.is_dir()
 
 
+def open_coordinator(path: Path, disk: RealDisk) -> Coordinator:
+    """The coordinator of a folder that this process has locked; `Corrupt` if it is not what it was. Blocks."""
+    _check_whole(path, disk)
+    witness = Witness(disk)
+    database = SqliteCoordinator(path / _COORDINATOR, witness.check)
+    try:
+        return WitnessedCoordinator(database, witness)
+    except BaseException:
+        database.close()
+        raise
+
+
 def _check_whole(path: Path, disk: RealDisk) -> None:
     # Without it the folder would pass for a new one, in which every plog is a leftover and is swept away.
-    if not (path / _COORDINATOR).exists() and (plogs := PlogStore(disk).files()):
+    if (path / _COORDINATOR).exists():
+        return
+    plogs = PlogStore(disk).files()
+    if plogs or witnessed_stamp(disk) is not None:
         raise Corrupt(
             f"{path} has {len(plogs)} plogs, but its {_COORDINATOR} is gone: restore the folder from a copy,"
             " or read it with read_only=True"

@@ -112,7 +112,7 @@ class PublishedReader:
 
     def end_and_epoch(self, slot: int, owner: Owner, catalog: Catalog) -> tuple[Durable | None, int]:
         """As `end`, and by which open that was published."""
-        (fields,) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
+        ((fields,), _) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
         if fields is None or Owner(fields[0], fields[1]) != owner:
             return None, 0
         plog, end, next_offset, max_timestamp, epoch = fields[2:]
@@ -120,21 +120,29 @@ class PublishedReader:
         return Durable(id, end, next_offset, max_timestamp), epoch
 
     def start(self, slot: int, owner: Owner) -> int | None:
-        """The first kept offset, if the log was ever trimmed."""
-        return max((start for start in _starts(self._file(), slot, owner) if start is not None), default=None)
+        """The first kept offset, if the log was ever trimmed; `Corrupt` if no copy is left to say so (R7)."""
+        starts, damaged = _starts(self._file(), slot, owner)
+        if damaged == len(starts):
+            raise Corrupt(
+                f"{_ENDS} is damaged at byte {slot * _SLOT_BYTES + _END_BYTES}: both copies of where partition"
+                f" {owner.partition} of topic {owner.topic_id} begins; open the folder for writing once,"
+                " which makes them anew"
+            )
+        return max((start for start in starts if start is not None), default=None)
 
     def close(self) -> None:
         if self._ends is not None:
             self._ends.close()
 
-    def _file(self) -> File | None:
+    def _file(self) -> File:
         # Two threads that come first would open it twice, and one of the two files is nobody's to close.
         with self._ends_lock:
             if self._ends is None:
                 try:
                     self._ends = self._disk.open(_ENDS)
-                except FileNotFoundError:
-                    return None
+                except FileNotFoundError as error:
+                    # It is made before the first catalog. Without it nobody knows what was trimmed.
+                    raise Corrupt(f"{_ENDS} is gone: open the folder for writing once, which makes it anew") from error
             return self._ends
 
 
@@ -182,7 +190,7 @@ class PublishedWriter:
         with self._starts_lock:
             parts = []
             for (slot, owner), start in starts.items():
-                copies = _starts(self._ends, slot, owner)
+                copies, _ = _starts(self._ends, slot, owner)
                 # What an open had to tell, and could not, comes late: a trim may have gone further meanwhile.
                 body = _START.pack(_START_MAGIC, *owner, max(start, *(copy or 0 for copy in copies)))
                 parts.append((slot, self._weaker_copy(slot, *copies), _CRC.pack(crc32c(body)) + body))
@@ -190,6 +198,16 @@ class PublishedWriter:
             # One copy is enough; the other is the weaker one now, if it cannot be written.
             with suppress(OSError):
                 self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
+
+    def damaged_starts(self) -> list[int]:
+        """The slots of which both copies of the start are damaged."""
+        data = bytes(self._ends.read(self._ends.size(), 0))
+        damaged = []
+        for slot in range(len(data) // _SLOT_BYTES):
+            at = slot * _SLOT_BYTES + _END_BYTES
+            if all(_is_damaged(data[copy : copy + _START_BYTES]) for copy in (at, at + _START_BYTES)):
+                damaged.append(slot)
+        return damaged
 
     def _weaker_copy(self, slot: int, first: int | None, second: int | None) -> int:
         if slot in self._failed_copies:
@@ -227,38 +245,42 @@ class PublishedWriter:
             self._ends.write([part], position)
 
 
-def _starts(file: File | None, slot: int, owner: Owner) -> list[int | None]:
-    """The first kept offset as both copies have it; None for one that is another log's, or damaged."""
-    parts = _parts(file, slot * _SLOT_BYTES + _END_BYTES, _START, _START_MAGIC, 2)
-    return [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
+def _starts(file: File, slot: int, owner: Owner) -> tuple[list[int | None], int]:
+    """The first kept offset as both copies have it; None for one that is another log's, or damaged: so many are."""
+    parts, damaged = _parts(file, slot * _SLOT_BYTES + _END_BYTES, _START, _START_MAGIC, 2)
+    starts = [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
+    return starts, damaged
 
 
 def _parts(
-    file: File | None, position: int, layout: struct.Struct, magic: bytes, count: int
-) -> list[tuple[int, ...] | None]:
+    file: File, position: int, layout: struct.Struct, magic: bytes, count: int
+) -> tuple[list[tuple[int, ...] | None], int]:
     """So many parts, one behind the other, with one look: a reader beside the writer takes one before each read.
 
-    None for a part that was never written, is of another kind, or is damaged.
+    None for a part that was never written, is of another kind, or is damaged; and how many are damaged.
     """
     size = _CRC.size + layout.size
     parts: list[tuple[int, ...] | None] = [None] * count
-    if file is None:
-        return parts
+    damaged = 0
     # A part that is being rewritten while it is read fails its CRC once; one that a power cut tore fails always.
     for _ in range(3):
-        damaged = False
+        damaged = 0
         data = bytes(file.read(count * size, position))
         for number in range(len(data) // size):
             part = data[number * size : (number + 1) * size]
-            body = part[_CRC.size :]
-            if _CRC.unpack_from(part)[0] == crc32c(body):
-                found, *fields = layout.unpack(body)
-                parts[number] = tuple(fields) if found == magic else None
-            else:
-                damaged = damaged or any(part)
+            if _is_damaged(part):
+                damaged += 1
+                continue
+            found, *fields = layout.unpack_from(part, _CRC.size)
+            parts[number] = tuple(fields) if found == magic else None
         if not damaged:
             break
-    return parts
+    return parts, damaged
+
+
+def _is_damaged(part: bytes) -> bool:
+    """Whether it was written, and is not what was written."""
+    return _CRC.unpack_from(part)[0] != crc32c(part[_CRC.size :]) and any(part)
 
 
 def _encoded_catalog(catalog: Catalog) -> bytes:

@@ -137,11 +137,19 @@ class Publisher:
         """Where the trimmed logs begin, by slot (R7).
 
         All are published anew by an open: one that is there may be in the page cache alone, since a crash, or in the
-        slot of another log, since the catalog was damaged.
+        slot of another log, since the catalog was damaged. So is the start of a log of which no copy is left.
         """
         slots = {published.topic.id: published.slot for published in self.topics.values()}
         known = [(x, start) for x, (start, _) in trimmed.items() if x.topic_id in slots]
-        return {(slots[x.topic_id] + x.partition, x): start for x, start in known}
+        starts = {(slots[x.topic_id] + x.partition, x): start for x, start in known}
+        damaged: set[int] = set()
+        with suppress(OSError):
+            damaged.update(self.writer.damaged_starts())
+        for published in self.topics.values() if damaged else ():
+            for partition in range(published.topic.partitions):
+                if published.slot + partition in damaged:
+                    starts.setdefault((published.slot + partition, Owner(published.topic.id, partition)), 0)
+        return starts
 
 
 def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:

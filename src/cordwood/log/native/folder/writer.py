@@ -320,6 +320,7 @@ class FolderWriter:
     def _leftovers(self, found: set[int]) -> tuple[list[str], list[int]]:
         """What crashes left: chains of topics that are gone, and plogs of those found that no chain has.
 
+        The coordinator that says so is not behind its witness, or it could not have been opened (R1).
         Found out before anybody can delete a topic: a chain that the deletion and the sweep both forget would have
         records behind its end, which no open could read.
         """

@@ -20,7 +20,7 @@ from cordwood.records import StoredBatch
 
 from .file import StagedFile, staged_frames
 from .leftovers import Write, remove_staged, remove_unneeded
-from .plan import Plan, PlannedLog
+from .plan import GIVEN_UP, Plan, PlannedLog
 
 IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of staged records that are being appended at a time."""
@@ -47,7 +47,9 @@ class StagedCommits:
         `Corrupt` if what it needs is damaged or gone: nothing is lost in silence.
         """
         text = self._coordinator.plan()
-        if text is not None:
+        if text == GIVEN_UP:
+            self._coordinator.finish("", None)
+        elif text is not None:
             self._finish(Plan.decode(text))
 
     def commit(self, write: Write, files: Sequence[StagedFile]) -> bool:

@@ -117,7 +117,7 @@ def staged_frames(disk: Disk, staged: StagedFile) -> Iterator[tuple[Owner, Store
     try:
         file = disk.open(f"{FOLDER}/{staged.name}")
     except FileNotFoundError as error:
-        raise Corrupt(f"{FOLDER}/{staged.name} is missing") from error
+        raise Corrupt(f"{FOLDER}/{staged.name} is missing: put it back from a copy") from error
     counts: dict[Owner, int] = {}
     position = 0
     try:
@@ -134,12 +134,17 @@ def staged_frames(disk: Disk, staged: StagedFile) -> Iterator[tuple[Owner, Store
                 except FrameCut:
                     break
                 except Corrupt as error:
-                    raise Corrupt(f"{FOLDER}/{staged.name} is damaged at byte {position + at}: {error}") from error
+                    raise Corrupt(
+                        f"{FOLDER}/{staged.name} is damaged at byte {position + at}: {error}; put it back from a copy"
+                    ) from error
                 counts[owner] = header.next_offset
                 at += header.length
                 yield owner, batch
             if not at:
-                raise Corrupt(f"{FOLDER}/{staged.name} is cut at byte {position + len(data)} of {staged.size}")
+                raise Corrupt(
+                    f"{FOLDER}/{staged.name} is cut at byte {position + len(data)} of {staged.size}:"
+                    " put it back from a copy"
+                )
             position += at
     finally:
         file.close()

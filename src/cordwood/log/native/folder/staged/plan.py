@@ -11,6 +11,9 @@ from .file import StagedFile
 
 _VERSION = 1
 
+GIVEN_UP = "given up"
+"""What an operator puts in the place of a plan that cannot be finished any more (docs/operating.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedLog:
@@ -47,7 +50,10 @@ class Plan:
         """`Corrupt` if it is not what was written, or of a version that is not known."""
         checksum, _, body = text.partition("\n")
         if f"{crc32c(body.rstrip(chr(10)).encode()):08x}" != checksum:
-            raise Corrupt(f"the plan in coordinator.db is damaged: its checksum is not {checksum[:8]!r}")
+            raise Corrupt(
+                f"the plan in coordinator.db is damaged: its checksum is not {checksum[:8]!r};"
+                " restore the folder from a copy, or read it with read_only=True"
+            )
         fields = json.loads(body)
         if fields["version"] != _VERSION:
             raise Corrupt(

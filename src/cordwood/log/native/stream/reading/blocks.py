@@ -217,4 +217,6 @@ def stored_batches(plogs: PlogStore, id: PlogId, start: int, end: int) -> Iterat
 
 
 def _damaged(id: PlogId, position: int, reason: str) -> Corrupt:
-    return Corrupt(f"plog {id} is damaged at byte {position}: {reason}")
+    return Corrupt(
+        f"plog {id} is damaged at byte {position}: {reason}; restore the folder from a copy, or, in a log, trim past it"
+    )

@@ -12,6 +12,8 @@ from cordwood.records import StoredBatch
 
 from .blocks import Frames, PlogCursor, open_cursor
 
+_REMEDY = "; restore it from a copy, or trim past it"
+
 
 class Extent(NamedTuple):
     """What of a log may be read at one moment: from `start` on, up to `durable`, in the plogs of `chain`."""
@@ -108,7 +110,7 @@ class LogCursor:
             frames = plog.read(end)
         except NotFound as error:
             self._check_kept(self._source.extent())
-            raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}") from error
+            raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}{_REMEDY}") from error
         except (Corrupt, OSError):
             # The plog may have been read beyond the offset: whoever tries again begins at its frame.
             self.close()
@@ -117,7 +119,7 @@ class LogCursor:
             self.close()
             raise Corrupt(
                 f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
-                f" {frames.next_offset - 1} stand there, not {self.offset}"
+                f" {frames.next_offset - 1} stand there, not {self.offset}{_REMEDY}"
             )
         return self._step(frames, limit)
 
@@ -173,7 +175,9 @@ def offset_at(source: Source, timestamp: int) -> int:
             # Trimmed meanwhile: then the log begins later now.
             start, view = view.start, source.extent()
             if view.start <= start:
-                raise Corrupt(f"{source.name}: all from offset {start} on should be kept, but {error}") from error
+                raise Corrupt(
+                    f"{source.name}: all from offset {start} on should be kept, but {error}{_REMEDY}"
+                ) from error
 
 
 def _offset_at(source: Source, view: Extent, timestamp: int) -> int:
