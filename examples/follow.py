@@ -1,48 +1,63 @@
-"""Follow a log beside the process that writes it, and keep one's place over restarts.
+"""Follow a log beside the process that writes it, and keep one's position over restarts.
 
-    python examples/follow.py FOLDER TOPIC PLACE_FILE [COUNT]
+    python examples/follow.py FOLDER TOPIC POSITION_FILE [COUNT]
 
-Prints each record, and notes the offset that follows in PLACE_FILE: started again, it goes on from there. It ends after
-COUNT records, or with Ctrl-C.
+Prints each record, and notes the offset that follows in POSITION_FILE, with the id of the topic: started again, it
+continues there. It ends after COUNT records, or with Ctrl-C.
+
+An offset alone is no position. A topic that was deleted and created again has the same offsets for other records, which
+`topic_id=` tells. After a power cut a reader may for a moment see less than before: `follow="wait"` waits for the rest.
 """
 
 import asyncio
+import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import cordwood
 
 
-def noted(place: Path) -> int | None:
-    return int(place.read_text()) if place.exists() else None
+class Position(NamedTuple):
+    topic_id: str
+    offset: int | None
+    """The next record; None: the first that is kept."""
 
 
-def note(place: Path, offset: int) -> None:
+def noted(file: Path) -> Position | None:
+    return Position(**json.loads(file.read_text())) if file.exists() else None
+
+
+def note(file: Path, position: Position) -> None:
     # Replaced whole: a crash while it is written leaves the old one.
-    new = place.with_suffix(".new")
-    new.write_text(str(offset))
-    new.replace(place)
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(position._asdict()))
+    new.replace(file)
 
 
-async def follow(folder: str, topic: str, place: Path, count: int) -> None:
-    start = noted(place)
+async def follow(folder: str, topic: str, file: Path, count: int) -> None:
     async with cordwood.connect(f"file:{folder}", read_only=True) as cw:
+        position = noted(file) or Position((await cw.topic(topic)).id, None)
         while count > 0:
             try:
-                async with cw.log(topic).read(start=start, follow=True) as reader:
+                async with cw.log(topic).read(position.offset, follow="wait", topic_id=position.topic_id) as reader:
                     async for batch in reader:
                         wanted = batch[:count]
                         for record in wanted:
                             print(record.offset, record.value, flush=True)
-                        start = wanted.offsets[-1] + 1
+                        position = position._replace(offset=wanted.offsets[-1] + 1)
                         # After the work, not before: a crash in between repeats a record, and loses none.
-                        note(place, start)
+                        note(file, position)
                         count -= len(wanted)
                         if not count:
                             return
             except cordwood.Trimmed as gone:
-                print(f"offsets {start} to {gone.start - 1} were trimmed before they were seen", file=sys.stderr)
-                start = gone.start
+                lost = f"offsets {position.offset} to {gone.start - 1}"
+                print(f"{lost} were trimmed before they were seen", file=sys.stderr)
+                position = position._replace(offset=gone.start)
+            except cordwood.Conflict:
+                print(f"topic {topic!r} was created again: reading the new one from its start", file=sys.stderr)
+                position = Position((await cw.topic(topic)).id, None)
 
 
 if __name__ == "__main__":

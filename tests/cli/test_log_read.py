@@ -91,6 +91,9 @@ def test_what_part_is_read(run: Command, arguments: str, expected: list[int]) ->
     [
         "events --start x",
         "events --start -1",
+        "events --start 5",
+        "events --start 5 --follow",
+        "events --start 5 --stop 9",
         "events --limit 0",
         "events --from-time yesterday",
         "events --start 1 --from-time 2023-11-14",
@@ -288,3 +291,12 @@ async def test_a_follower_of_a_topic_that_is_deleted_ends_with_one_line(folder: 
         await cw.delete_topic(name)
         _, err = follower.communicate(timeout=60)
     assert (follower.returncode, err) == (1, f"cordwood: topic '{name}' was deleted\n".encode())
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)], ids=["", "follow"])
+def test_a_start_beyond_the_end_is_said_with_the_end(run: Command, follow: tuple[str, ...]) -> None:
+    run("topics", "create", "events")
+    run("log", "append", "events", "a", "b")
+    ran = run("log", "read", "events", "--start", "3", *follow)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "cordwood: --start 3 is beyond the end of events/0, which is 2\n"

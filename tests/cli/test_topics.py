@@ -27,6 +27,7 @@ def test_json_has_one_object_a_topic(run: Command) -> None:
     assert listed == {**created, "records": 2}
     assert listed == {
         "topic": "events",
+        "id": listed["id"],
         "partitions": 1,
         "replication": 1,
         "retention_seconds": 90.0,

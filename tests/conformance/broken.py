@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cordwood import client, sync
-from cordwood.errors import CordwoodError, NotFound
+from cordwood.errors import CordwoodError, InvalidInput, NotFound
 from cordwood.log import TopicInfo
 from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.records import FRAME_BYTES_MAX, Batch, StoredBatch, frame_bytes
@@ -21,6 +21,7 @@ from cordwood.testing.connections import Connections
 from cordwood.testing.following import Following
 from cordwood.testing.outcomes import Outcomes
 from cordwood.testing.partitions import Partitions
+from cordwood.testing.positions import Positions
 from cordwood.testing.reading import Reading
 from cordwood.testing.topics import Topics
 from cordwood.testing.trimming import Trimming
@@ -111,8 +112,8 @@ class StopIsTheBatchs(MemoryReader):
 
 
 class HalvesAreRounded(MemoryReader):
-    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
-        super().__init__(log, start and int(start), stop and int(stop), follow)
+    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, *how: Any) -> None:
+        super().__init__(log, start and int(start), stop and int(stop), *how)
 
 
 class EndIsThatOfTheFirstStep(MemoryReader):
@@ -142,9 +143,20 @@ class CloseWakesNobody(MemoryReader):
 
 
 class NobodyTakesTurns(MemoryReader):
-    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
-        super().__init__(log, start, stop, follow)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.turns = nullcontext()
+
+
+class StartBeyondTheEndIsEmpty(MemoryReader):
+    def check_start(self, partition: Partition) -> None:
+        with suppress(InvalidInput):
+            super().check_start(partition)
+
+
+class TopicIsNotLookedAt(MemoryReader):
+    def check_topic(self, partition: Partition) -> None:
+        return None
 
 
 class DeletedComesBack(MemoryEngine):
@@ -278,6 +290,16 @@ class TestDeletedComesBack(UnderMemory, Topics):
 class TestRetentionIsForgotten(UnderMemory, Topics):
     noticed_by = "test_retention_is_told_as_it_was_given"
     engine_class = RetentionIsForgotten
+
+
+class TestStartBeyondTheEndIsEmpty(UnderMemory, Positions):
+    noticed_by = "test_a_start_beyond_the_end_is_invalid_and_the_error_names_the_end"
+    engine_class = with_reader(StartBeyondTheEndIsEmpty)
+
+
+class TestTopicIsNotLookedAt(UnderMemory, Positions):
+    noticed_by = "test_a_named_topic_that_was_created_again_is_a_conflict"
+    engine_class = with_reader(TopicIsNotLookedAt)
 
 
 class TestAlteringForgetsTheRest(UnderMemory, Topics):

@@ -1,6 +1,7 @@
 """Logs in memory: the shortest engine that keeps every promise, to try the suite on."""
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,17 @@ from functools import partial
 from typing import ClassVar
 
 from cordwood.errors import Conflict, InvalidInput, NotFound, TooLarge, Trimmed, Unavailable
-from cordwood.log import Engine, Log, Reader, TopicChange, TopicConfig, TopicInfo
-from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
+from cordwood.log import Engine, Follow, Log, Reader, TopicChange, TopicConfig, TopicInfo
+from cordwood.log.arguments import (
+    beyond_end,
+    checked_follow,
+    checked_range,
+    checked_timeout,
+    checked_topic_id,
+    created_again,
+    milliseconds_at,
+    whole_number,
+)
 from cordwood.log.calls.outcome import change
 from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
 from cordwood.records.headers import HeaderColumn
@@ -55,6 +65,7 @@ class MemoryEngine(Engine):
                 raise Conflict(f"topic {name!r} exists")
             info = TopicInfo(
                 name,
+                secrets.token_hex(8),
                 config.partitions or 1,
                 config.replication or 1,
                 config.retention,
@@ -143,8 +154,10 @@ class MemoryLog(Log):
         await asyncio.sleep(0)
         return range(first, first + len(batch))
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> "MemoryReader":
-        return self.reader_class(self, start, stop, follow)
+    def read(
+        self, start: int | None = None, stop: int | None = None, follow: Follow = False, topic_id: str | None = None
+    ) -> "MemoryReader":
+        return self.reader_class(self, start, stop, follow, topic_id)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         check_time(timeout)
@@ -170,10 +183,15 @@ class MemoryLog(Log):
 
 
 class MemoryReader(Reader):
-    def __init__(self, log: MemoryLog, start: int | None, stop: int | None, follow: bool) -> None:
+    def __init__(
+        self, log: MemoryLog, start: int | None, stop: int | None, follow: Follow, topic_id: str | None
+    ) -> None:
         self.log = log
         self.at, self.stop = checked_range(start, stop)
+        checked_follow(follow)
         self.follow = follow
+        self.topic_id = checked_topic_id(topic_id)
+        self.partition: Partition | None = None
         self.closed = False
         self.woken: Callable[[], None] = lambda: None
         self.turns: AbstractAsyncContextManager[None] = asyncio.Lock()
@@ -181,8 +199,7 @@ class MemoryReader(Reader):
             found: Partition | None = log.found()
         except NotFound:
             found = None  # shows at the first step
-        if stop is None and not follow and found is not None:
-            self.stop = found.end
+        self.end = found.end if stop is None and not follow and found is not None else None
         log.engine.readers.add(self)
 
     async def __anext__(self) -> StoredBatch:
@@ -194,6 +211,10 @@ class MemoryReader(Reader):
         while not self.closed:
             partition = self.log.found()
             with self.log.engine.store.lock:
+                self.check_topic(partition)
+                if self.partition is None:
+                    self.check_start(partition)
+                self.partition = partition
                 self.at = partition.start if self.at is None else self.at
                 if self.stop is not None and self.at >= self.stop:
                     break
@@ -210,6 +231,20 @@ class MemoryReader(Reader):
             await news.wait()
         await self.close()
         raise StopAsyncIteration
+
+    def check_topic(self, partition: Partition) -> None:
+        found = self.log.engine.found(self.log.topic)[0].id
+        if self.topic_id is not None and self.topic_id != found:
+            raise created_again(self.log.name, self.topic_id, found)
+        if self.partition is not None and self.partition is not partition:
+            raise NotFound(f"{self.log.name} was deleted")
+
+    def check_start(self, partition: Partition) -> None:
+        end = partition.end if self.end is None else self.end
+        asks = self.at is not None and (self.stop is None or self.at < self.stop)
+        if asks and self.at is not None and self.at > end and self.follow != "wait":
+            raise beyond_end(self.log.name, self.at, end)
+        self.stop = self.end if self.stop is None else self.stop
 
     def batch(self, partition: Partition, at: int) -> StoredBatch | None:
         border = at - at % STORED_RECORDS_MAX + STORED_RECORDS_MAX

@@ -16,10 +16,10 @@ from tests.crash.values import digest
 async def main(url: str, topic: str, partition: str) -> None:
     next_offset = None
     async with cordwood.connect(url, read_only=True) as cw:
-        log = cw.log(topic, int(partition))
+        log, id = cw.log(topic, int(partition)), (await cw.topic(topic)).id
         while True:
             try:
-                async for batch in log.read(next_offset, follow=True):
+                async for batch in log.read(next_offset, follow="wait", topic_id=id):
                     seen = zip(batch.offsets, batch.values, strict=True)
                     os.write(1, "".join(f"saw {at} {digest(value or b'')}\n" for at, value in seen).encode())
                     next_offset = batch.offsets[-1] + 1

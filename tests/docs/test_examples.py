@@ -126,3 +126,18 @@ async def test_a_follower_keeps_its_place_and_says_what_it_missed(tmp_path: Path
     assert first.stdout == "0 b'a'\n1 b'b'\n"
     assert second.stdout == "4 b'e'\n"
     assert second.stderr == "offsets 2 to 3 were trimmed before they were seen\n"
+
+
+async def test_a_follower_notices_a_topic_that_was_created_again(tmp_path: Path) -> None:
+    data, place = str(tmp_path / "data"), str(tmp_path / "place")
+    async with cordwood.connect(tmp_path / "data") as cw:
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"a", b"b"]))
+        first = await asyncio.to_thread(run_example, "follow.py", data, "events", place, "2", folder=tmp_path)
+        await cw.delete_topic("events")
+        await cw.create_topic("events")
+        await cw.log("events").append(Batch.of([b"c", b"d", b"e"]))
+        second = await asyncio.to_thread(run_example, "follow.py", data, "events", place, "3", folder=tmp_path)
+    assert first.stdout == "0 b'a'\n1 b'b'\n"
+    assert second.stdout == "0 b'c'\n1 b'd'\n2 b'e'\n"
+    assert second.stderr == "topic 'events' was created again: reading the new one from its start\n"

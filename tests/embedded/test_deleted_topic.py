@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cordwood
-from cordwood import Batch, NotFound, Reader, StoredBatch
+from cordwood import Batch, Conflict, CordwoodError, InvalidInput, NotFound, Reader, StoredBatch
+from cordwood.log.native.stream.reading.cursor import Extent, Source
 from tests.embedded.processes import Program, program
 
 GONE = r"^topic 'events' was deleted$"
@@ -120,3 +122,51 @@ async def test_a_follower_that_connected_before_the_writer_of_its_own_process_is
         await cw.delete_topic("events")
         with pytest.raises(NotFound, match=GONE):
             await asyncio.wait_for(task, 10)
+
+
+@pytest.mark.processes
+async def test_a_position_beside_the_writing_process_is_that_of_its_topic(data: Path) -> None:
+    with program(WRITER, data) as writer:
+        assert writer.says() == "writing"
+        asked(writer, "append 2")
+        async with cordwood.connect(data, read_only=True) as cw:
+            log, old = cw.log("events"), (await cw.topic("events")).id
+            follower = asyncio.ensure_future(anext(log.read(start=3, follow=True, topic_id=old)))
+            beyond = asyncio.ensure_future(anext(log.read(start=7, follow="wait", topic_id=old)))
+            done, _ = await asyncio.wait([follower, beyond], timeout=0.1)
+            assert not done
+            asked(writer, "delete", "create", "append 10")
+            for task in (follower, beyond):
+                with pytest.raises((NotFound, Conflict)):
+                    await asyncio.wait_for(task, 10)
+            new = (await cw.topic("events")).id
+            with pytest.raises(Conflict, match=f"its id is {new}, not {old}"):
+                await anext(log.read(start=3, follow=True, topic_id=old))
+            assert [len(batch) async for batch in log.read(start=9, topic_id=new)] == [1]
+            with pytest.raises(InvalidInput, match="ends at 10, and start is 11"):
+                await anext(log.read(start=11, follow=True))
+
+
+class Gone:
+    """A source whose topic is deleted, and perhaps created again, between two looks of a reader."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.plogs, self.topic_id = source.name, source.plogs, source.topic_id
+
+    def extent(self, beyond: int | None = None) -> Extent:
+        raise NotFound("topic 'events' was deleted")
+
+
+@pytest.mark.parametrize(("named", "kind"), [(False, NotFound), (True, Conflict)])
+async def test_a_reader_that_names_its_topic_says_that_there_is_a_new_one(
+    data: Path, monkeypatch: pytest.MonkeyPatch, named: bool, kind: type[CordwoodError]
+) -> None:
+    async with cordwood.connect(data) as cw:
+        old = (await cw.create_topic("events")).id
+        log: Any = cw.log("events")
+        found, sources = log._source, [Gone(log._source())]
+        await cw.delete_topic("events")
+        await cw.create_topic("events")
+        monkeypatch.setattr(log, "_source", lambda: sources.pop() if sources else found())
+        with pytest.raises(kind):
+            await anext(log.read(follow=True, topic_id=old if named else None))

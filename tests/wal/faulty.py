@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cordwood import Batch, Client, Log, Reader, Timeout, TopicInfo, Unavailable, Wal
-from cordwood.log import Engine, TopicChange, TopicConfig
+from cordwood.log import Engine, Follow, TopicChange, TopicConfig
 
 FAULTS = ("refused", "lost", "lost, but written", "late", "prefix", "twice", "wrong order")
 
@@ -57,8 +57,10 @@ class FaultyLog(Log):
         """Everything late has landed."""
         await asyncio.gather(*self._late)
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
-        return self._log.read(start, stop, follow)
+    def read(
+        self, start: int | None = None, stop: int | None = None, follow: Follow = False, topic_id: str | None = None
+    ) -> Reader:
+        return self._log.read(start, stop, follow, topic_id)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         return await self._log.bounds(timeout=timeout)

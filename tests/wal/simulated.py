@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NoReturn, TypeVar
 
 from cordwood import Batch, Log, NotFound, Reader, StoredBatch, TopicInfo, Wal
-from cordwood.log import Engine, TopicChange, TopicConfig
+from cordwood.log import Engine, Follow, TopicChange, TopicConfig
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.reading.cursor import LogCursor
@@ -51,7 +51,7 @@ class SimulatedEngine(Engine):
     async def topic(self, name: str, *, timeout: float) -> TopicInfo:
         if name not in await self.topics(name, timeout=timeout):
             raise NotFound(name)
-        return TopicInfo(name, 1, 1, None, None, "simulated", 4096)
+        return TopicInfo(name, "1", 1, 1, None, None, "simulated", 4096)
 
     async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
         raise NotImplementedError("a region appends to one partition at a time")
@@ -91,7 +91,9 @@ class SimulatedLog(Log):
 
         return await self.engine.do(work)
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+    def read(
+        self, start: int | None = None, stop: int | None = None, follow: Follow = False, topic_id: str | None = None
+    ) -> Reader:
         return SimulatedReader(self, start, stop)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:

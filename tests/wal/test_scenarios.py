@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cordwood import Client, Log, Region, Unavailable
+from cordwood.log import Follow
 from tests.wal.contents import taken
 from tests.wal.faulty import FaultyEngine, FaultyLog
 
@@ -99,10 +100,12 @@ class _Noted(FaultyEngine):
         noted = FaultyLog(log, self._chance, 0, ["refused"])
         read = noted.read
 
-        def note(start: int | None = None, stop: int | None = None, follow: bool = False) -> Any:
+        def note(
+            start: int | None = None, stop: int | None = None, follow: Follow = False, topic_id: str | None = None
+        ) -> Any:
             assert start is not None
             self._read_from.append(start)
-            return read(start, stop, follow)
+            return read(start, stop, follow, topic_id)
 
         noted.read = note  # type: ignore[method-assign]
         return noted

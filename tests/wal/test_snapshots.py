@@ -7,6 +7,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, Corrupt, Log, Timeout
+from cordwood.log import Follow
 from cordwood.wal.formats.cordwood import meta_writer as meta_writer
 from cordwood.wal.formats.cordwood import snapshot
 from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, SnapshotPart, decode_meta
@@ -40,9 +41,11 @@ class Counted(FaultyEngine):
         if isinstance(log, FaultyLog):
             read = log.read
 
-            def counted(start: int | None = None, stop: int | None = None, follow: bool = False) -> Any:
+            def counted(
+                start: int | None = None, stop: int | None = None, follow: Follow = False, topic_id: str | None = None
+            ) -> Any:
                 self.read_from.append(start)
-                return read(start, stop, follow)
+                return read(start, stop, follow, topic_id)
 
             log.read = counted  # type: ignore[method-assign]
         return log

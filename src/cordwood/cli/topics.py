@@ -214,6 +214,7 @@ def _print_one(info: TopicInfo, args: argparse.Namespace) -> None:
 def _entry(info: TopicInfo) -> dict[str, object]:
     return {
         "topic": info.name,
+        "id": info.id,
         "partitions": info.partitions,
         "replication": info.replication,
         "retention_seconds": None if info.retention is None else info.retention.total_seconds(),

@@ -5,7 +5,7 @@ threads, completion). `native` is Cordwood's own engine, `kafka` the one on Kafk
 An engine is everything that one url leads to; a log is one partition of one topic.
 """
 
-from .interface import Engine, Log, Reader, TopicInfo
+from .interface import Engine, Follow, Log, Reader, TopicInfo
 from .topics import TopicChange, TopicConfig
 
-__all__ = ["Engine", "Log", "Reader", "TopicChange", "TopicConfig", "TopicInfo"]
+__all__ = ["Engine", "Follow", "Log", "Reader", "TopicChange", "TopicConfig", "TopicInfo"]

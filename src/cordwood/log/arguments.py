@@ -4,7 +4,7 @@ import operator
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 
-from cordwood.errors import InvalidInput
+from cordwood.errors import Conflict, InvalidInput
 
 TIMEOUT_SECONDS_MAX = 10 * 365 * 86400
 """No clock or lock of Python's overflows at that."""
@@ -45,6 +45,36 @@ def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int 
     (10, None)
     """
     return _checked_offset("start", start), _checked_offset("stop", stop)
+
+
+def checked_follow(follow: bool | str) -> None:
+    """Refuse what is neither True, False nor "wait".
+
+    >>> checked_follow("wait")
+    """
+    if follow not in (True, False, "wait"):
+        raise InvalidInput(f'follow is {follow!r}: it is True, False or "wait"')
+
+
+def checked_topic_id(topic_id: str | None) -> str | None:
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise TypeError(f"topic_id is a str, the id of a TopicInfo, not {type(topic_id).__name__}")
+    return topic_id
+
+
+def beyond_end(log: str, start: int, end: int) -> InvalidInput:
+    """The error of a read whose start is beyond the end."""
+    return InvalidInput(
+        f'{log} ends at {end}, and start is {start}: read from {end} or before; follow="wait" waits for the rest'
+    )
+
+
+def created_again(log: str, wanted: str, found: str) -> Conflict:
+    """The error of a read that names another topic than the one that is there now."""
+    return Conflict(
+        f"{log}: the topic was deleted and created again: its id is {found}, not {wanted}; offsets of the old one mean"
+        " nothing in it: read it from its start"
+    )
 
 
 def milliseconds_at(when: datetime) -> int:

@@ -5,23 +5,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from cordwood.records import Batch, StoredBatch
 
 from .topics import TopicChange, TopicConfig
+
+Follow: TypeAlias = bool | Literal["wait"]
+"""Whether a reader waits for new records, and `"wait"`: also for a log that ends before its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
     """A topic as its engine keeps it.
 
-    >>> info = TopicInfo("events", 4, 1, None, None, "synced: fdatasync on 1 replica before the ack", 2 << 20)
+    >>> info = TopicInfo("events", "17", 4, 1, None, None, "synced: fdatasync on 1 replica before the ack", 2 << 20)
     >>> info.partitions
     4
     """
 
     name: str
+    id: str
+    """Differs for a topic of the same name that was deleted and created again."""
     partitions: int
     replication: int
     retention: timedelta | None
@@ -102,14 +107,22 @@ class Log(ABC):
         """
 
     @abstractmethod
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+    def read(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> Reader:
         """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
 
-        `follow` goes on, waiting for new records, up to `stop` if that is given. A start below the first kept offset is
-        `Trimmed` at the first step.
+        `follow` continues, waiting for new records, up to `stop` if that is given. At the first step, a start below the
+        first kept offset is `Trimmed`, and one beyond the end is `InvalidInput`; `follow="wait"` waits until the log
+        is that long. With the `id` of a `TopicInfo` as `topic_id`, a topic that was deleted and created again since is
+        `Conflict`. A program that keeps its position passes both.
 
         ```python
-        async with log.read(start=10, follow=True) as reader:
+        async with log.read(start=10, follow="wait", topic_id=info.id) as reader:
             async for batch in reader:
                 print(batch.offsets, batch.values[0])
         ```

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from cordwood import log
+from cordwood.log import Follow
 from cordwood.records import Batch
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Reader
@@ -49,11 +50,19 @@ class Log:
         """
         return self._portal.call(self._log.append, batch, expected=expected, timeout=timeout)
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> Reader:
+    def read(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> Reader:
         """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
 
-        `follow` goes on, waiting for new records, up to `stop` if that is given. A start below the first kept
-        offset is `Trimmed` at the first step.
+        `follow` continues, waiting for new records, up to `stop` if that is given. At the first step, a start below
+        the first kept offset is `Trimmed`, and one beyond the end is `InvalidInput`; `follow="wait"` waits until the
+        log is that long. With the `id` of a `TopicInfo` as `topic_id`, a topic that was deleted and created again
+        since is `Conflict`. A program that keeps its position passes both.
 
         ```python
         with log.read(start=10) as reader:
@@ -61,7 +70,8 @@ class Log:
                 ...
         ```
         """
-        return Reader(self._portal.call(self._read, start, stop, follow), self._portal, follows=follow)
+        reader = self._portal.call(self._read, start, stop, follow, topic_id)
+        return Reader(reader, self._portal, follows=bool(follow))
 
     def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         """The first kept offset, and one past the last."""
@@ -81,6 +91,6 @@ class Log:
     def __repr__(self) -> str:
         return f"<cordwood.sync.Log {self.name}>"
 
-    async def _read(self, start: int | None, stop: int | None, follow: bool) -> log.Reader:
+    async def _read(self, start: int | None, stop: int | None, follow: Follow, topic_id: str | None) -> log.Reader:
         # On the loop, as an engine may bind a reader to the loop that asks for it.
-        return self._log.read(start, stop, follow)
+        return self._log.read(start, stop, follow, topic_id)

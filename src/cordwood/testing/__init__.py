@@ -26,6 +26,7 @@ _THEMES = (
     "following",
     "outcomes",
     "partitions",
+    "positions",
     "reading",
     "topics",
     "trimming",

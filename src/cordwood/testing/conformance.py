@@ -6,6 +6,7 @@ from cordwood.testing.connections import Connections
 from cordwood.testing.following import Following
 from cordwood.testing.outcomes import Outcomes
 from cordwood.testing.partitions import Partitions
+from cordwood.testing.positions import Positions
 from cordwood.testing.reading import Reading
 from cordwood.testing.topics import Topics
 from cordwood.testing.trimming import Trimming
@@ -13,7 +14,7 @@ from cordwood.testing.twin import Twin
 
 
 class LogConformance(
-    Appending, Concurrency, Connections, Following, Outcomes, Partitions, Reading, Topics, Trimming, Twin
+    Appending, Concurrency, Connections, Following, Outcomes, Partitions, Positions, Reading, Topics, Trimming, Twin
 ):
     """Every test of the suite. A subclass gives the fixture `url`, and says where it promises less.
 

@@ -42,16 +42,6 @@ class Following(UnderTest):
             assert list((await task).values) == [b"first"]
 
     @promised("dense")
-    async def test_a_follower_may_start_beyond_the_end(self, log: Log) -> None:
-        async with log.read(start=3, follow=True) as reader:
-            await log.append(Batch.of(numbered(2)))
-            task = await waiting(reader)
-            await log.append(Batch.of(numbered(3)))
-            records = [*(await task)]
-            records += await take(reader, 2 - len(records)) if len(records) < 2 else []
-            assert [(record.offset, record.value) for record in records] == [(3, b"1"), (4, b"2")]
-
-    @promised("dense")
     async def test_a_follower_ends_at_its_stop(self, log: Log) -> None:
         await log.append(Batch.of(numbered(2)))
         reader = log.read(stop=5, follow=True)
@@ -80,7 +70,7 @@ class Following(UnderTest):
     @promised("dense")
     async def test_several_followers_see_the_same(self, log: Log) -> None:
         async def follow(start: int) -> list[bytes | None]:
-            async with log.read(start, follow=True) as reader:
+            async with log.read(start, follow="wait") as reader:
                 return [record.value for record in await take(reader, 20 - start)]
 
         followers = [asyncio.ensure_future(follow(start)) for start in (0, 0, 5, 19)]

@@ -70,10 +70,6 @@ class Reading(UnderTest):
     async def test_a_start_at_the_end_reads_nothing(self, log: Log, thirty: list[int]) -> None:
         assert await values_of(log, thirty[-1] + 1) == []
 
-    async def test_a_start_beyond_the_end_reads_nothing(self, log: Log, thirty: list[int]) -> None:
-        assert await values_of(log, thirty[-1] + 1000) == []
-        assert await values_of(log, thirty[-1] + 1000, thirty[-1] + 2000) == []
-
     async def test_an_empty_range_reads_nothing(self, log: Log, thirty: list[int]) -> None:
         assert await values_of(log, thirty[5], thirty[5]) == []
         assert await values_of(log, 0, 0) == []

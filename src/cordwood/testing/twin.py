@@ -50,6 +50,12 @@ class Twin(UnderTest):
         start, stop = log.bounds()
         assert log.offset_at(datetime.fromtimestamp(3, UTC)) == start + 2 or not self.dense
         assert values_in(log) == numbered(4)
+        with log.read(stop, stop + 2, follow="wait", topic_id=info.id) as reader:
+            log.append(Batch.of(numbered(2)))
+            assert [value for batch in reader for value in batch.values] == numbered(2)
+        with pytest.raises(Conflict), log.read(topic_id=f"{info.id}0") as reader:
+            next(reader)
+        stop = log.bounds()[1]
         log.trim(before=stop)
         assert log.bounds() == (stop, stop)
         written = blocking.append(topic, Batch.of([b"x"], keys=[b"k"]))

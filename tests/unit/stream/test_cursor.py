@@ -121,6 +121,7 @@ def test_a_time_is_found_in_a_view_from_just_before_its_open_plog_was_trimmed() 
 
         name = one.log.name
         plogs = one.log.plogs
+        topic_id = one.log.topic_id
 
         def extent(self, beyond: int | None = None) -> Extent:
             return view._replace(start=10)

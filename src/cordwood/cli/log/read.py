@@ -60,8 +60,14 @@ async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Pr
 async def _in_turn(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterator[tuple[int, StoredBatch]]:
     for log in logs:
         async with log.read(await _start(log, args), args.stop, args.follow) as reader:
-            async for batch in reader:
-                yield log.partition, batch
+            try:
+                async for batch in reader:
+                    yield log.partition, batch
+            except InvalidInput as error:
+                if args.start is None:
+                    raise
+                _, end = await log.bounds()
+                raise InvalidInput(f"--start {args.start} is beyond the end of {log.name}, which is {end}") from error
 
 
 async def _together(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterator[tuple[int, StoredBatch]]:

@@ -17,6 +17,7 @@ from .deadline import attempts
 from .errors import TRANSIENT, is_missing, kafka_error, translate
 from .messages import Rows
 from .offsets import Offsets
+from .same_topic import SameTopic
 from .settings import Settings
 
 _LOGGER = logging.getLogger("cordwood")
@@ -50,6 +51,7 @@ class Cursor:
         start: int,
         *,
         follow: bool = False,
+        same_topic: SameTopic | None = None,
     ) -> None:
         self.offset = start
         self.broker_time = False
@@ -67,7 +69,9 @@ class Cursor:
         self._unasked = 0.0  # seconds without anything, since the cluster was asked why
         self._missed = 0.0  # seconds without anything, since all was there
         self._renewed = False
-        self._topic_id: str | None = None  # asked for once there is more to come than the first batch
+        # Asked for once there is more to come than the first batch, or behind that where the caller names the topic.
+        self._same_topic = same_topic or SameTopic(offsets, topic, None, settings.timeout)
+        self._checked = False
         self._silent = False
         self._consumer: Any = None
         self._begin(consumers.take(follow))
@@ -86,7 +90,7 @@ class Cursor:
         more = stop is None or self.offset < stop
         # A topic that was deleted and made anew is read on by the client without a word, once it is long enough. That
         # takes a moment in which nothing comes.
-        if (rows and self._silent) or (more and self._topic_id is None):
+        if (rows and self._silent) or (not self._checked and (more or self._same_topic.named)):
             self._check_same_topic()
         self._silent = not rows
         if not rows:
@@ -269,6 +273,7 @@ class Cursor:
             if self.offset < start:
                 raise self._trimmed(self.offset, start)
             if self.offset > end:
+                self._same_topic.check(self._what)
                 raise self._lost_end(end, f"read from {start}")
         except CordwoodError:
             self._sound = False
@@ -281,16 +286,10 @@ class Cursor:
     def _check_same_topic(self) -> None:
         """After what was read: an id never comes back, so that all of it is of the topic that has the id now."""
         try:
-            found = self._offsets.topic_id(self._topic, self._settings.timeout)
-        except NotFound:
-            return  # by a broker that has not heard of it yet; of one that is gone nothing can be read
+            self._checked = self._same_topic.check(self._what)
         except CordwoodError:
             self._sound = False
             raise
-        if self._topic_id not in (None, found):
-            self._sound = False
-            raise NotFound(f"{self._what}: the topic was deleted and made anew: read the new one from its start")
-        self._topic_id = found
 
     def _trimmed(self, wanted: int, start: int) -> Trimmed:
         log = f"{self._topic}/{self._partition}"

@@ -7,13 +7,21 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
-from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
-from cordwood.log.arguments import checked_range, checked_timeout, milliseconds_at, whole_number
+from cordwood.errors import Conflict, CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
+from cordwood.log.arguments import (
+    beyond_end,
+    checked_follow,
+    checked_range,
+    checked_timeout,
+    checked_topic_id,
+    milliseconds_at,
+    whole_number,
+)
 from cordwood.log.calls.completion import notifier_of, wait_for_room
 from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
 from cordwood.log.calls.threads import call, retrieve
-from cordwood.log.interface import Log
+from cordwood.log.interface import Follow, Log
 from cordwood.records import Batch, StoredBatch
 
 from .checks import Target, check_batch, target_of
@@ -21,11 +29,15 @@ from .cluster import SharedCluster
 from .cursor import Cursor
 from .delivery import Append
 from .reader import KafkaReader
+from .same_topic import SameTopic
 
 T = TypeVar("T")
 
 _FOLLOW_SECONDS = 0.1
 _BEYOND_END_SECONDS = 0.02
+_LOOK_AGAIN_SECONDS = 0.25
+_AGREE_SECONDS = 3.0
+"""So long a broker may be behind the others: an answer that ends a read must be the same after it."""
 
 
 class KafkaLog(Log):
@@ -69,14 +81,22 @@ class KafkaLog(Log):
             raise
         return await future
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> KafkaReader:
+    def read(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> KafkaReader:
         self._connection.check()
         start, stop = checked_range(start, stop)
+        checked_follow(follow)
+        same_topic = SameTopic(self._cluster.offsets, self.topic, checked_topic_id(topic_id), self._timeout)
         # At the call: what is appended after it is not part of the read.
         bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
 
         def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch | None]:
-            return self._batches(start, stop, bounds, wanted)
+            return self._batches(start, stop, follow, same_topic, bounds, wanted)
 
         reader = KafkaReader(self.name, batches, self._cluster.reading, self._connection.check, self._timeout)
         self._connection.readers.add(reader)
@@ -133,28 +153,41 @@ class KafkaLog(Log):
         self,
         start: int | None,
         stop: int | None,
+        follow: Follow,
+        same_topic: SameTopic,
         bounds: "Future[tuple[int, int]] | None",
         wanted: Callable[[], bool],
     ) -> Iterator[StoredBatch | None]:
         """On a reader's thread; None: the end."""
         cluster = self._cluster
-        follow = bounds is None
         first, end = (
             cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._wait_for_bounds(bounds)
         )
+        if same_topic.named:
+            self._check_named(same_topic, wanted)
+        elif follow:
+            # Known from the beginning: a follower may wait for its first record while the topic is created again.
+            same_topic.check(self.name)
         start = first if start is None else start
         if start < first:
             raise Trimmed(
                 f"{self.name} was trimmed before {first}, and offset {start} asked for: read from {first}", start=first
             )
+        if start > end and (stop is None or start < stop):
+            end = self._wait_for(start, follow, same_topic, wanted)
         if not follow:
             stop = end if stop is None else min(stop, end)
-        while follow and start > end and (stop is None or start < stop) and wanted():
-            time.sleep(_BEYOND_END_SECONDS)
-            end = cluster.offsets.bounds(*self._place, self._timeout)[1]
         if not wanted() or (stop is not None and start >= stop):
             return
-        cursor = Cursor(cluster.consumers, cluster.offsets, cluster.settings, *self._place, start, follow=follow)
+        cursor = Cursor(
+            cluster.consumers,
+            cluster.offsets,
+            cluster.settings,
+            *self._place,
+            start,
+            follow=bool(follow),
+            same_topic=same_topic,
+        )
         try:
             while wanted() and (stop is None or cursor.offset < stop):
                 batch = cursor.read(stop, _FOLLOW_SECONDS)
@@ -164,6 +197,40 @@ class KafkaLog(Log):
             yield None
         finally:
             cursor.close()
+
+    def _check_named(self, same_topic: SameTopic, wanted: Callable[[], bool]) -> None:
+        """`Conflict` if the topic is another one, once a second look agrees: a broker may be behind."""
+        agreed = time.monotonic() + _AGREE_SECONDS
+        while True:
+            last = time.monotonic() >= agreed or not wanted()
+            try:
+                same_topic.check(self.name)
+                return
+            except Conflict:
+                if last:
+                    raise
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _wait_for(self, start: int, follow: Follow, same_topic: SameTopic, wanted: Callable[[], bool]) -> int:
+        """The end, once the log is as long as `start`.
+
+        A reader that does not wait for that gets `InvalidInput`, once a second look agrees: a new leader may not know
+        the end yet.
+        """
+        agreed = time.monotonic() + _AGREE_SECONDS
+        pause, end = _BEYOND_END_SECONDS, 0
+        while wanted():
+            time.sleep(pause)
+            pause = min(2 * pause, _LOOK_AGAIN_SECONDS)
+            last = time.monotonic() >= agreed
+            end = self._cluster.offsets.bounds(*self._place, self._timeout)[1]
+            # Behind that look: a new topic that is long enough must not pass for the one that is waited for.
+            same_topic.check(self.name)
+            if start <= end:
+                break
+            if last and follow != "wait":
+                raise beyond_end(self.name, start, end)
+        return end
 
     def _wait_for_bounds(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
         """In the connection's time, which also goes by while the look waits for calls that have more of it."""

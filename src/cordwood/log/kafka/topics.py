@@ -193,6 +193,7 @@ class Topics:
         retention_ms, retention_bytes = int(config["retention.ms"]), int(config["retention.bytes"])
         return TopicInfo(
             name=description.name,
+            id=str(description.topic_id),
             partitions=len(description.partitions),
             replication=replication,
             retention=None if retention_ms < 0 else timedelta(milliseconds=retention_ms),

@@ -18,6 +18,7 @@ from cordwood.records import BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.record import DataRecord, OwnerRecord
 from cordwood.wal.state.fence import Fence
+from cordwood.wal.up_to_end import read_up_to_end
 
 
 @dataclass(slots=True)  # not frozen: there is one for each write, and it would take three times as long to make
@@ -128,7 +129,7 @@ class LogReader(RegionReader):
         self.offset = place.start
         """Everything before it was read."""
         self._log = log
-        self._reader: Reader | None = log.read(place.start, stop)
+        self._reader: Reader | None = read_up_to_end(log, place.start, stop)
         self._trimmed: Trimmed | None = None
         self._place = place
         self._stop = stop
@@ -186,7 +187,7 @@ class LogReader(RegionReader):
             return  # closed meanwhile
         more = self._stop is None or place.start < self._stop
         # Before the old one is closed: without a reader this would pass for the end, if that is cancelled.
-        self._reader = self._log.read(place.start, self._stop) if more else None
+        self._reader = read_up_to_end(self._log, place.start, self._stop) if more else None
         self._trimmed = None
         self._place = place
         await reader.close()

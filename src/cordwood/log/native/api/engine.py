@@ -119,6 +119,7 @@ def _info(row: TopicRow) -> TopicInfo:
     retention = None if row.retention_ms is None else timedelta(milliseconds=row.retention_ms)
     return TopicInfo(
         row.name,
+        str(row.id),
         row.partitions,
         row.replication,
         retention,

@@ -5,15 +5,23 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, TooLarge
-from cordwood.log.arguments import checked_timeout, milliseconds_at, whole_number
+from cordwood.log.arguments import (
+    checked_follow,
+    checked_timeout,
+    checked_topic_id,
+    created_again,
+    milliseconds_at,
+    whole_number,
+)
 from cordwood.log.calls.completion import complete, notifier_of, wait_for_room
 from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
 from cordwood.log.calls.threads import call, call_until_done
-from cordwood.log.interface import Log
+from cordwood.log.interface import Follow, Log
 from cordwood.log.native.folder.process import FolderOpenForWriting, OpenFolder
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
@@ -75,14 +83,21 @@ class FolderLog(Log):
             raise
         return await future
 
-    def read(self, start: int | None = None, stop: int | None = None, follow: bool = False) -> FolderReader:
+    def read(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> FolderReader:
         self._connection.check()
+        checked_follow(follow)
         self._raise_failure()
         end_at_call = None if follow or stop is not None else self._end_at_call()
         reader = FolderReader(
             self.name,
             self._folder.executor,
-            self._source,
+            partial(self._source_of, checked_topic_id(topic_id)),
             start=start,
             stop=stop,
             follow=follow,
@@ -137,6 +152,13 @@ class FolderLog(Log):
 
     def _source(self) -> Source:
         return self._folder.source(self.topic, self.partition)
+
+    def _source_of(self, topic_id: str | None) -> Source:
+        """The log, if its topic has this id, else `Conflict`."""
+        source = self._source()
+        if topic_id is not None and str(source.topic_id) != topic_id:
+            raise created_again(self.name, topic_id, str(source.topic_id))
+        return source
 
     def _writable_log(self) -> WrittenLog:
         self._connection.check_writable()

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, thread
 from typing import NoReturn
 
-from cordwood.errors import CordwoodError, Corrupt, Timeout, Trimmed, Unavailable, reason_of
-from cordwood.log.arguments import checked_range
+from cordwood.errors import Conflict, CordwoodError, Corrupt, NotFound, Timeout, Trimmed, Unavailable, reason_of
+from cordwood.log.arguments import beyond_end, checked_range
 from cordwood.log.calls.completion import Wanted
 from cordwood.log.calls.deadline import deadline
 from cordwood.log.calls.reader_lock import Turns
-from cordwood.log.interface import Reader
+from cordwood.log.interface import Follow, Reader
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, Source, Step
 from cordwood.records import StoredBatch
@@ -55,7 +55,7 @@ class FolderReader(Reader):
         *,
         start: int | None,
         stop: int | None,
-        follow: bool,
+        follow: Follow,
         end_at_call: "int | Future[int] | None",
         check: Callable[[], None],
         timeout: float,
@@ -281,16 +281,32 @@ class FolderReader(Reader):
     def _try_fetch(self) -> Step | Exception | None:
         try:
             return None if self._closed else self._fetch()
+        except NotFound as error:
+            return self._gone(error)
         except Exception as error:
             return error
+
+    def _gone(self, error: NotFound) -> CordwoodError:
+        """What a reader raises whose topic was deleted: `Conflict` where it names the topic and there is a new one."""
+        try:
+            self._resolve()
+        except Conflict as conflict:
+            return conflict
+        except Exception:
+            return error
+        return error
 
     def _fetch(self) -> Step | None:
         begins = self._cursor is None
         if self._cursor is None:
             source = self._resolve()
             view = source.extent()
-            if self._stop is None and not self._follow:
-                self._stop = self._end(source, view)
+            if self._stop is not None or self._follow:
+                self._check_start(view.durable.next_offset)
+            else:
+                end = self._end(source, view)
+                self._check_start(end)
+                self._stop = end
             self._cursor = LogCursor(source, view.start if self._start is None else self._start)
             self._source = source
         while not self._at_stop():
@@ -302,6 +318,14 @@ class FolderReader(Reader):
                 # Since the look at where the log begins: whoever names no offset begins at the first that is kept.
                 self._cursor.offset = error.start
         return None
+
+    def _check_start(self, end: int) -> None:
+        start, stop = self._start, self._stop
+        if start is None or start <= end or self._follow == "wait":
+            return
+        # An empty range asks for nothing, wherever the log ends.
+        if stop is None or start < stop:
+            raise beyond_end(self._name, start, end)
 
     def _end(self, source: Source, view: Extent) -> int:
         """Where the log ended at the call."""

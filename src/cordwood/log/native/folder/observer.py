@@ -168,6 +168,7 @@ class ObservedLog:
         self._folder = folder
         self._catalog = catalog
         self._topic = published.topic.name
+        self.topic_id = published.topic.id
         self._owner = Owner(published.topic.id, partition)
         self._slot = published.slot + partition
         self._chain = Chain()

@@ -46,6 +46,7 @@ class WrittenLog:
         self.name = name
         self.plogs = plogs
         self.owner = owner
+        self.topic_id = owner.topic_id
         self._slot = slot
         self._workers = workers
         self._coordinator = coordinator

@@ -13,6 +13,7 @@ from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, size_of
 from cordwood.wal.formats.cordwood.data_record import decode_record, decode_writes, encode_owner
 from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, Writes
+from cordwood.wal.up_to_end import read_up_to_end
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -61,7 +62,7 @@ class DataLog(AppliedLog):
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
         state = self.state
-        async with self.log.read(state.next_offset, stop) as reader:
+        async with read_up_to_end(self.log, state.next_offset, stop) as reader:
             async for batch in reader:
                 last: DataRecord
                 for offset, record in self.records(batch):
@@ -114,7 +115,7 @@ class DataLog(AppliedLog):
         """
         place = self.state.next_offset - 1
         try:
-            async with self.log.read(place, place + 1) as reader:
+            async with read_up_to_end(self.log, place, place + 1) as reader:
                 async for batch in reader:
                     for offset, record in self.records(batch):
                         if identity(record) != self.last:

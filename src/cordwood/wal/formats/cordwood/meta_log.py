@@ -11,6 +11,7 @@ from cordwood.records import Batch
 from cordwood.wal.formats.applied_log import values_of
 from cordwood.wal.formats.cordwood.meta_fold import MetaFold
 from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, decode_meta, encode_meta
+from cordwood.wal.up_to_end import read_up_to_end
 
 ATTEMPTS_MAX: Final = 20
 """Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""
@@ -122,7 +123,7 @@ class MetaLog:
     async def _read_to(self, stop: int) -> None:
         if self.next_offset >= stop:
             return
-        async with self.log.read(self.next_offset, stop) as reader:
+        async with read_up_to_end(self.log, self.next_offset, stop) as reader:
             async for batch in reader:
                 for offset, value in zip(batch.offsets, values_of(batch), strict=True):
                     self.fold.take(decode_meta(value, self.region, f"{self.log.name} at offset {offset}"))

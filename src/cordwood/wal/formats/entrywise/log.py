@@ -20,6 +20,7 @@ from cordwood.wal.formats.interface import OpenRegion, RegionLogs
 from cordwood.wal.record import NOBODY, DataRecord
 from cordwood.wal.state.fence import Unfenced
 from cordwood.wal.state.state import RegionState
+from cordwood.wal.up_to_end import read_up_to_end
 
 ATTEMPTS_MAX: Final = 20
 """Each one more means that somebody has trimmed one of the logs in the meantime."""
@@ -60,7 +61,7 @@ class EntrywiseLog(AppliedLog):
     async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now."""
         region, name, codec = self.region, self.log.name, self._codec
-        async with self.log.read(self.state.next_offset, stop) as reader:
+        async with read_up_to_end(self.log, self.state.next_offset, stop) as reader:
             async for batch in reader:
                 for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
                     found = codec.decode_key(key, region, name, offset)

@@ -34,6 +34,7 @@ class Source(Protocol):
 
     name: str
     plogs: PlogStore
+    topic_id: int
 
     def extent(self, beyond: int | None = None) -> Extent:
         """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""

@@ -21,6 +21,7 @@ from cordwood.wal.formats.entrywise.rfc.writer import BATCH_SLACK_BYTES, RECORD_
 from cordwood.wal.formats.interface import Snapshotted
 from cordwood.wal.formats.marks import Mark, fail, failure, in_time
 from cordwood.wal.formats.pending import why_broken_off
+from cordwood.wal.up_to_end import read_up_to_end
 
 NEEDLESS_MAX: Final = 10_000
 """So many needless marks, and as many again as there are needed ones, are left in the log."""
@@ -173,7 +174,7 @@ class RfcMetaWriter:
         """Whoever has written the others has the region. Their marks are as good as ours."""
         own = set(records)
         try:
-            async with self._log.read(self._next_offset, stop) as reader:
+            async with read_up_to_end(self._log, self._next_offset, stop) as reader:
                 async for batch in reader:
                     for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
                         if (key, bytes(value)) in own or (key, bytes(value)) in self._strays:
