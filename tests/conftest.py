@@ -5,7 +5,8 @@ import signal
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["cordwood.testing.kafka.fixtures", "tests.surroundings"]
+# The first one must be imported before anything of cordwood is.
+pytest_plugins = ["tests.lock_order", "cordwood.testing.kafka.fixtures", "tests.surroundings"]
 
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)

@@ -1,4 +1,7 @@
-"""The one loop thread of a process, and calls to it from every other thread."""
+"""The one loop thread of a process, and calls to it from every other thread.
+
+Lock: `_lock` guards the one portal of the process.
+"""
 
 import asyncio
 import atexit
@@ -11,6 +14,7 @@ from copy import copy
 from typing import Any, ParamSpec, TypeVar
 
 from cordwood.errors import Unavailable
+from cordwood.locks import new_lock
 
 _STOP_SECONDS = 5.0  # an exiting program waits no longer than this for calls that do not end when cancelled
 
@@ -138,7 +142,7 @@ def _ended() -> Unavailable:
     return Unavailable("the program is ending: cordwood.sync has stopped", outcome="not_written", reason="closed")
 
 
-_lock = threading.Lock()
+_lock = new_lock("sync.portal")
 _portal: Portal | None = None
 _abandoned: list[Portal] = []  # kept, as a loop that is collected closes itself: see Portal.abandon
 
@@ -154,7 +158,7 @@ def portal() -> Portal:
 
 def _after_fork_in_child() -> None:
     global _lock, _portal
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = new_lock("sync.portal")  # another thread of the parent may have held it
     if _portal is not None:
         _portal.abandon()
         _abandoned.append(_portal)

@@ -1,7 +1,9 @@
-"""A reader: blocking. Batches cross threads in chunks, as one hop costs more than many a batch."""
+"""A reader: blocking. Batches cross threads in chunks, as one hop costs more than many a batch.
+
+Lock: `_turn` is held while a thread waits for the next batch: threads that share a reader take turns.
+"""
 
 import asyncio
-import threading
 import weakref
 from collections import deque
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from cordwood import log
 from cordwood.errors import Unavailable
+from cordwood.locks import new_lock
 from cordwood.records import StoredBatch
 from cordwood.sync.portal import Portal
 
@@ -78,7 +81,7 @@ class Crossing(Generic[T]):
         self._portal = through
         self._follows = follows
         self._ahead = _ReadAhead(reader)
-        self._turn = threading.Lock()
+        self._turn = new_lock("sync.reader")
         dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
         dropped.atexit = False  # the portal ends then, and everything in it
 

@@ -21,7 +21,7 @@ from tests.kafka import bare
 async def ten(cw: Client, log: Log) -> SharedCluster:
     """A log of ten records, and its cluster."""
     await log.append(Batch.of([b"%d" % number for number in range(10)]))
-    cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
     assert isinstance(cluster, SharedCluster)
     return cluster
 
@@ -120,7 +120,7 @@ async def test_a_batch_holds_times_of_one_kind_however_the_client_gives_them(
     for kind in ("CreateTime", "LogAppendTime", "CreateTime"):
         bare.configure(kafka.bootstrap, log.topic, {"message.timestamp.type": kind})
         await log.append(Batch.of([kind.encode()] * 3, timestamps=[1_700_000_000_000] * 3))
-    cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
     messages = messages_from(cluster, log, 0, 9)
     with closing(cursor_at(cluster, log, 0)) as cursor:
         real = cursor._consumer

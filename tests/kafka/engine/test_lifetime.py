@@ -35,7 +35,7 @@ async def test_connections_with_the_same_settings_share_their_clients(kafka: Bro
         cordwood.connect(kafka.url) as two,
         cordwood.connect(other_url) as cw,
     ):
-        clusters = [each._engine._connection.cluster for each in (one, two, cw)]  # type: ignore[attr-defined]
+        clusters = [each._engine._connection.shared for each in (one, two, cw)]  # type: ignore[attr-defined]
         assert clusters[0] is clusters[1]
         assert clusters[0] is not clusters[2]
 
@@ -97,14 +97,14 @@ async def test_a_read_only_connection_makes_no_client_that_writes(kafka: Broker,
             await cw.log(log.topic).append(Batch.of([b"x"]))
         assert caught.value.outcome == "not_written"
         assert await values_of(cw.log(log.topic)) == []
-        assert not cw._engine._connection.cluster._senders  # type: ignore[attr-defined]
+        assert not cw._engine._connection.shared._senders  # type: ignore[attr-defined]
 
 
 async def test_closing_sends_what_was_appended(kafka: Broker, cw: Client, log: Log) -> None:
     values = [b"%d" % number for number in range(50_000)]
     async with cordwood.connect(f"{kafka.url}?client.id=closes") as other:
         task = asyncio.ensure_future(other.log(log.topic).append(Batch.of(values)))
-        cluster = other._engine._connection.cluster  # type: ignore[attr-defined]
+        cluster = other._engine._connection.shared  # type: ignore[attr-defined]
         await until(lambda: any(sender._under_way for sender in cluster._senders.values()))
     assert await task == range(50_000)
     assert await values_of(log) == values
@@ -112,7 +112,7 @@ async def test_closing_sends_what_was_appended(kafka: Broker, cw: Client, log: L
 
 async def test_a_reader_that_is_left_lets_its_client_go(cw: Client, log: Log) -> None:
     await log.append(Batch.of([b"x"]))
-    reading = cw._engine._connection.cluster.reading  # type: ignore[attr-defined]
+    reading = cw._engine._connection.shared.reading  # type: ignore[attr-defined]
     async for _ in log.read(follow=True):
         break
     gc.collect()
@@ -150,7 +150,7 @@ async def test_a_reader_that_is_found_left_by_its_own_thread_lets_its_client_go(
     cw: Client, log: Log, request: pytest.FixtureRequest
 ) -> None:
     await log.append(Batch.of([b"x"]))
-    reading = cw._engine._connection.cluster.reading  # type: ignore[attr-defined]
+    reading = cw._engine._connection.shared.reading  # type: ignore[attr-defined]
     request.addfinalizer(gc.enable)
     gc.disable()
     left: list[Any] = [log.read(follow=True)]
@@ -257,7 +257,7 @@ async def test_if_the_thread_that_writes_fails_nobody_waits_for_it(
 
 
 def only_sender(cw: Client) -> Sender:
-    (sender,) = cw._engine._connection.cluster._senders.values()  # type: ignore[attr-defined]
+    (sender,) = cw._engine._connection.shared._senders.values()  # type: ignore[attr-defined]
     assert isinstance(sender, Sender)
     return sender
 
@@ -295,7 +295,7 @@ async def open_all():
     return cw, log, readers
 
 cw, log, readers = asyncio.run(open_all())
-admin = cw._engine._connection.cluster._admin.client
+admin = cw._engine._connection.shared._admin.client
 held = sys.getrefcount(admin)
 pid = os.fork()
 if not pid:

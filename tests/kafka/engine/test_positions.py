@@ -19,7 +19,7 @@ BEHIND_SECONDS = 1.0
 async def offsets(cw: Client, log: Log) -> Offsets:
     """Those of a log of ten records."""
     await log.append(Batch.of([b"%d" % number for number in range(10)]))
-    cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
     assert isinstance(cluster, SharedCluster)
     return cluster.offsets
 

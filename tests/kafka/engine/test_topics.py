@@ -298,7 +298,7 @@ async def test_a_reader_of_a_topic_that_was_made_anew_and_is_shorter_is_told(
         log = cw.log(topic)
         await log.append(Batch.of([b"%d" % number for number in range(10)]), timeout=30)
         reader = log.read(left)
-        cluster = cw._engine._connection.cluster  # type: ignore[attr-defined]
+        cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
         await until(lambda: not cluster.looks_at_end((topic, 0)))
         await cw.delete_topic(topic, timeout=30)
         await cw.create_topic(topic, timeout=30)

@@ -188,7 +188,7 @@ class Lost:
 async def test_a_client_that_has_lost_all_brokers_is_replaced(cw: Client, log: Log, topic: str) -> None:
     """librdkafka forgets the last one that it knows when that one says for a moment that there are none."""
     await log.append(Batch.of([b"0"]))
-    admin = cw._engine._connection.cluster._admin  # type: ignore[attr-defined]
+    admin = cw._engine._connection.shared._admin  # type: ignore[attr-defined]
     for call in (log.bounds, cw.topics, lambda: cw.topic(topic), lambda: log.trim(before=0)):
         admin.client = Lost(admin.client)
         admin._since = 0.0
@@ -200,7 +200,7 @@ async def test_a_client_that_has_lost_all_brokers_is_replaced(cw: Client, log: L
 async def test_a_reader_takes_no_client_that_has_lost_all_brokers(cw: Client, log: Log) -> None:
     await log.append(Batch.of([b"0"]))
     assert await values_of(log) == [b"0"]
-    consumers = cw._engine._connection.cluster.consumers  # type: ignore[attr-defined]
+    consumers = cw._engine._connection.shared.consumers  # type: ignore[attr-defined]
     for _ in range(100):
         if consumers._idle:
             break
@@ -217,7 +217,7 @@ async def test_a_client_that_is_replaced_ends_nothing_that_was_asked_of_it(
     cw: Client, log: Log, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await log.append(Batch.of([b"0"]))
-    admin = cw._engine._connection.cluster._admin  # type: ignore[attr-defined]
+    admin = cw._engine._connection.shared._admin  # type: ignore[attr-defined]
     answer = deadline.answer
 
     def replaced_meanwhile(what: str, asked: "Future[Any]", seconds: float) -> Any:

@@ -219,7 +219,7 @@ async def main():
     print("connected", flush=True)
     sys.stdin.readline()  # the server hangs now
     asking = threading.Event()
-    offsets = cw._engine._connection.cluster.offsets
+    offsets = cw._engine._connection.shared.offsets
     ask = offsets.bounds
     offsets.bounds = lambda *place: (asking.set(), ask(*place))[1]
     calls = [cw.topics(), cw.create_topic(f"{topic}.new"), log.trim(before=0), anext(log.read(follow=True))]
@@ -265,10 +265,10 @@ async def main():
         print("connected", flush=True)
         sys.stdin.readline()  # the server hangs now
         appending = asyncio.ensure_future(log.append(Batch.of([b"x"])))
-        (sender,) = cw._engine._connection.cluster._senders.values()
+        (sender,) = cw._engine._connection.shared._senders.values()
         while not sender._under_way:
             await asyncio.sleep(0)
-        cluster, close = cw._engine._connection.cluster, cw._engine._connection.cluster.close
+        cluster, close = cw._engine._connection.shared, cw._engine._connection.shared.close
         cluster.close = lambda timeout: (print("closing", flush=True), close(timeout))
         print("under way", flush=True)
         await appending

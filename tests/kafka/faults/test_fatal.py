@@ -131,7 +131,7 @@ async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(
         await cw.log(other).append(Batch.of([b"x"]))
         appending = asyncio.ensure_future(cw.log(topic).append(Batch.of([b"x"])))
         await asyncio.to_thread(looking.wait, 30)
-        (sender,) = cw._engine._connection.cluster._senders.values()  # type: ignore[attr-defined]
+        (sender,) = cw._engine._connection.shared._senders.values()  # type: ignore[attr-defined]
         raise_fatal(producers[-1])
         beside = asyncio.ensure_future(cw.log(other).append(Batch.of([b"y"])))  # has the error noticed
         await until(lambda: sender._handing_over)

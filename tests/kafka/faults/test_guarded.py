@@ -130,7 +130,7 @@ async def test_a_wrong_password_is_an_error_in_time_and_shown_nowhere(
 async def test_a_right_password_is_shown_nowhere_either(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with cordwood.connect(guarded.url, config={**login("reader"), "debug": "all"}) as cw:
-        shown = repr(cw) + repr(cw.log("x")) + repr(cw._engine._connection.cluster.settings)  # type: ignore[attr-defined]
+        shown = repr(cw) + repr(cw.log("x")) + repr(cw._engine._connection.shared.settings)  # type: ignore[attr-defined]
     assert caplog.text
     assert PASSWORDS["reader"] not in shown + caplog.text
 

@@ -1,4 +1,7 @@
-"""Calls that block, on threads that keep no process from ending."""
+"""Calls that block, on threads that keep no process from ending.
+
+Lock: `DaemonThreads._lock` guards the number of threads and is never held while a call runs.
+"""
 
 import asyncio
 import threading
@@ -8,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from cordwood.errors import Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 
 from .completion import Wanted
 from .deadline import deadline
@@ -28,7 +32,7 @@ class DaemonThreads(Executor):
         self._threads_max = threads_max
         self._name = name
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = new_lock("calls.threads")
         self._threads = 0
         self._open = 0  # calls that are queued or run
         self._shut = False

@@ -1,12 +1,16 @@
-"""The client for all that is no record, which is replaced when it has lost its way."""
+"""The client for all that is no record, which is replaced when it has lost its way.
+
+Lock: `_lock` guards which client is the current one and is never held during a request.
+"""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+
+from cordwood.locks import new_lock
 
 from .deadline import ATTEMPT_SECONDS
 from .errors import kafka_error, translate
@@ -25,7 +29,7 @@ class Admin:
     def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
         self._settings = settings
         self._on_error = on_error
-        self._lock = threading.Lock()
+        self._lock = new_lock("kafka.admin")
         self.client = self._make_client()
 
     def renew(self) -> None:

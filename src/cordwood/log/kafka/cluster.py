@@ -1,4 +1,7 @@
-"""A Kafka cluster that this process is connected to: its clients, shared by all connections with the same settings."""
+"""A Kafka cluster that this process is connected to: its clients, shared by all connections with the same settings.
+
+Locks: `_registry_lock` and each cluster's `_lock` are held for a look only, never during a request.
+"""
 
 import ctypes
 import os
@@ -12,6 +15,7 @@ from copy import copy
 from confluent_kafka import KafkaError, KafkaException
 
 from cordwood.errors import CordwoodError, Unavailable
+from cordwood.locks import new_lock
 from cordwood.log.calls.threads import DaemonThreads
 
 from .admin import Admin
@@ -50,7 +54,7 @@ class SharedCluster:
         self.reading: set[threading.Thread] = set()
         self._looks: dict[Log, set[Future[tuple[int, int]]]] = {}
         """Looks at the ends of logs that are under way: a later append must not be part of what they find."""
-        self._lock = threading.Lock()
+        self._lock = new_lock("kafka.cluster")
         self._senders: dict[int, Sender] = {}
         self._facts: dict[str, Future[TopicFacts]] = {}
 
@@ -223,7 +227,7 @@ def open_cluster(settings: Settings, timeout: float) -> SharedCluster:
 
 _registry: dict[tuple[object, ...], SharedCluster] = {}
 _open: set[SharedCluster] = set()
-_registry_lock = threading.Lock()
+_registry_lock = new_lock("kafka.registry")
 
 
 def _after_fork_in_child() -> None:
@@ -232,7 +236,7 @@ def _after_fork_in_child() -> None:
     for cluster in _open:
         cluster.mark_forked()
     _registry.clear()
-    _registry_lock = threading.Lock()
+    _registry_lock = new_lock("kafka.registry")
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,8 +1,11 @@
-"""The clients that read: one for each open reader, and a few that wait for the next."""
+"""The clients that read: one for each open reader, and a few that wait for the next.
 
-import threading
+Lock: `_lock` guards the idle clients and is never held during a request.
+"""
 
 from confluent_kafka import Consumer, KafkaError
+
+from cordwood.locks import new_lock
 
 from .settings import Settings
 
@@ -18,7 +21,7 @@ class Consumers:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = new_lock("kafka.consumers")
         self._idle: list[Consumer] = []
         self._used: set[Consumer] = set()
         self._closed = False

@@ -1,4 +1,7 @@
-"""A client that writes, and the one thread that works it."""
+"""A client that writes, and the one thread that works it.
+
+Lock: `_lock` guards the queue and the appends under way. It is never held while librdkafka is called.
+"""
 
 import logging
 import threading
@@ -10,6 +13,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from cordwood.errors import CordwoodError, NotFound, Outcome, Timeout, TooLarge, Unavailable
+from cordwood.locks import new_lock
 from cordwood.log.calls.completion import deliver
 from cordwood.log.calls.outcome import copy_for_caller
 
@@ -51,7 +55,7 @@ class Sender:
         self._forget = forget
         self._fatal: KafkaError | None = None  # why the client must be replaced
         self._producer = self._new_producer()
-        self._lock = threading.Lock()
+        self._lock = new_lock("kafka.producer")
         self._work = threading.Condition(self._lock)
         self._idle = False
         self._rest_seconds = _REST_SECONDS_MIN

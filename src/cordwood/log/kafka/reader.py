@@ -1,4 +1,7 @@
-"""Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready."""
+"""Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready.
+
+Lock: `_Ahead._lock` guards the batches that were read ahead and is never held during a request.
+"""
 
 import asyncio
 import os
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.calls.completion import Wanted
 from cordwood.log.calls.reader_lock import Turns
 from cordwood.log.interface import Reader
@@ -89,7 +93,7 @@ class _Ahead:
         self._batches = batches
         self._threads = threads
         self._ready: deque[StoredBatch | BaseException | None] = deque()  # None: the end
-        self._lock = threading.Lock()
+        self._lock = new_lock("kafka.reader")
         self._room: SimpleQueue[None] = SimpleQueue()  # an entry for each batch that may be read ahead
         for _ in range(_BATCHES_AHEAD):
             self._room.put(None)

@@ -1,14 +1,17 @@
-"""Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready."""
+"""Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready.
+
+Locks: `_disk` is held while the cursor reads; `_lock` guards the steps that were read ahead, never during I/O.
+"""
 
 import asyncio
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, thread
 from typing import NoReturn
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, NotFound, Timeout, Trimmed, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.arguments import beyond_end, checked_range
 from cordwood.log.calls.completion import Wanted
 from cordwood.log.calls.deadline import deadline
@@ -80,8 +83,8 @@ class FolderReader(Reader):
         self._turns = Turns()
         self._wanted: Wanted | None = None
 
-        self._lock = threading.Lock()
-        self._disk = threading.Lock()
+        self._lock = new_lock("api.reader")
+        self._disk = new_lock("api.reader.disk")
         self._jobs: set[Future[None]] = set()
         self._threads = 0
         self._ended = False

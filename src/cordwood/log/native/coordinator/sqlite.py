@@ -2,6 +2,8 @@
 
 SQLite checks its own log of changes, and takes a damaged one for one that ends earlier; its pages it does not check. So
 every change also stores how many there were, and a sum of all rows: an open reads all of it, and compares (R1).
+
+Lock: `_lock` is held for a whole transaction, which waits for the disk.
 """
 
 import fcntl
@@ -10,7 +12,6 @@ import os
 import secrets
 import sqlite3
 import struct
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, InvalidInput, NotFound, Reason, Unavailable
+from cordwood.locks import new_lock
 from cordwood.log.topics import TopicConfig, checked_topic_name
 
 from .interface import LogRow, Stamp, TopicRow
@@ -103,7 +105,7 @@ class SqliteCoordinator:
     def __init__(self, path: Path, check: Callable[[Stamp], None] = _believe) -> None:
         """`check` is told what was found, and may raise `Corrupt`. Until it returns, the files stay as they are."""
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = new_lock("coordinator")
         self._closed = False
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)

@@ -2,12 +2,15 @@
 
 A fresh buffer of a megabyte costs more than filling it: the allocator gives such blocks back to the kernel, and each
 new page of the next one is a fault. Reading a log from the page cache is three times as fast into memory that is warm.
+
+Lock: `_lock` guards the free buffers and is never held during I/O.
 """
 
 import ctypes
-import threading
 from mmap import PAGESIZE
 from typing import NamedTuple
+
+from cordwood.locks import new_lock
 
 BUFFER_BYTES = 4 * 1024 * 1024 + 4096
 """One read of a reader: several frames, and the header of the next."""
@@ -30,7 +33,7 @@ class BufferPool:
     """Buffers that are taken without being given back: one is free again when no view of it is left."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock("env.buffers")
         self._buffers: list[_Buffer] = []
 
     def take(self, size: int, position: int) -> memoryview:
@@ -56,7 +59,7 @@ class BufferPool:
 
         And it may have been about to look whether a buffer is free. Those that somebody has views of live on with them.
         """
-        self._lock = threading.Lock()
+        self._lock = new_lock("env.buffers")
         self._buffers = []
 
 

@@ -6,6 +6,8 @@ Lock: `_changed` guards the table of jobs and is never held while a job runs.
 import threading
 import time
 
+from cordwood.locks import new_lock
+
 from .workers import Job, run_job
 
 
@@ -16,7 +18,7 @@ class Timer:
     """
 
     def __init__(self, name: str) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_lock("env.timer"))
         self._due: dict[Job, tuple[float, float]] = {}  # seconds between runs, time of the next one
         self._running: Job | None = None
         self._closed = False

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from cordwood.errors import Unavailable
+from cordwood.locks import new_lock
 
 Job = Callable[[], None]
 
@@ -44,7 +45,7 @@ class ThreadWorkers:
         self._name = name
         self._threads_max = threads
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = new_lock("env.workers")
         self._threads = 0
         self._idle = 0
         try:

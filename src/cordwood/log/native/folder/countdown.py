@@ -1,7 +1,9 @@
-"""Waiting for several things without a thread that waits."""
+"""Waiting for several things without a thread that waits.
 
-import threading
+Lock: `_lock` guards the count.
+"""
 
+from cordwood.locks import new_lock
 from cordwood.log.native.env.workers import Done
 
 
@@ -11,7 +13,7 @@ class Countdown:
     def __init__(self, count: int, done: Done) -> None:
         self._left = count
         self._done = done
-        self._lock = threading.Lock()
+        self._lock = new_lock("countdown")
         if not count:
             done()
 

@@ -2,16 +2,18 @@
 
 A record lock tells others the pid of its holder. But a process loses its record locks on a file when it closes any
 descriptor of that file, as somebody does who copies the folder. So a lock of the open file itself is held beside it.
+
+Lock: `_files_lock` is held while a lock file is opened or closed; a fork waits for it.
 """
 
 import errno
 import fcntl
 import os
 import struct
-import threading
 from pathlib import Path
 
 from cordwood.errors import Unavailable
+from cordwood.locks import new_lock
 
 # struct flock of Linux on 64 bits: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
@@ -99,7 +101,7 @@ def _holder(descriptor: int) -> int | None:
 # The locks of this process by path, and the turn to open or close one of their files. A fork waits for it, too: a
 # child must know which descriptors are locks, and close its copies, or they would outlive this process.
 _held: dict[Path, FolderLock] = {}
-_files_lock = threading.Lock()
+_files_lock = new_lock("folder.lock_files")
 
 
 def _after_fork_in_child() -> None:

@@ -1,12 +1,14 @@
 """A folder as a reader sees it: beside the writing process, or without one.
 
 R8: takes no lock, writes and repairs nothing.
+
+Lock: `FolderObserver._lock` is held while the metadata is read.
 """
 
-import threading
 from collections.abc import Callable
 
 from cordwood.errors import Corrupt, NotFound, Unavailable
+from cordwood.locks import new_lock
 from cordwood.log.native.chain.chain import Chain
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
@@ -32,7 +34,7 @@ class FolderObserver:
         self._where: object = getattr(disk, "root", "this folder")  # not every disk is at a path
         self.writer_alive = writer_alive
         self.published = PublishedReader(disk)
-        self._lock = threading.Lock()
+        self._lock = new_lock("observer.metadata")
         self._metadata: tuple[PlogId, int] | None = None
         self._chains: dict[str, Chain] = {}
 

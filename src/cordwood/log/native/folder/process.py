@@ -1,4 +1,7 @@
-"""A folder that this process has open: for writing, shared by all its connections, or for reading only."""
+"""A folder that this process has open: for writing, shared by all its connections, or for reading only.
+
+Locks: one for each folder is held across open and close, `_registry_lock` for a look only.
+"""
 
 import logging
 import os
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cordwood.errors import CordwoodError, Corrupt, InvalidInput, Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.calls.threads import in_a_thread
 from cordwood.log.native.coordinator import Coordinator, SqliteCoordinator, TopicRow
 from cordwood.log.native.env.clock import RealClock
@@ -362,7 +366,7 @@ def holds_logs(path: Path) -> bool:
 def _folder_lock(path: Path) -> threading.Lock:
     """Whoever opens or closes a folder for writing holds it, through all of its I/O: others wait at no other door."""
     with _registry_lock:
-        return _folder_locks.setdefault(path, threading.Lock())
+        return _folder_locks.setdefault(path, new_lock("process.folder"))
 
 
 def _checked(path: Path) -> Path:
@@ -415,7 +419,7 @@ _reading: set[FolderOpenForReading] = set()
 # Closed by their last connection, and not yet let go by the engine.
 _closing: set[Path] = set()
 # Held for a look only, never during I/O.
-_registry_lock = threading.Lock()
+_registry_lock = new_lock("process.registry")
 _folder_locks: "weakref.WeakValueDictionary[Path, threading.Lock]" = weakref.WeakValueDictionary()
 
 
@@ -427,7 +431,7 @@ def _after_fork_in_child() -> None:
     _registry.clear()
     _reading.clear()
     _closing.clear()
-    _registry_lock = threading.Lock()
+    _registry_lock = new_lock("process.registry")
     _folder_locks = weakref.WeakValueDictionary()
 
 

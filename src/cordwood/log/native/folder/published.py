@@ -5,11 +5,13 @@ and is never synced itself: any value that survives a power cut was true before 
 begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
 written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their
 slots, and is replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
+
+Locks: `_starts_lock` and `_write_lock` are held while a part is written and synced, `_ends_lock` while the file is
+opened.
 """
 
 import json
 import struct
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,6 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from cordwood.errors import Corrupt, NotFound
+from cordwood.locks import new_lock
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk, File, make_durable_folder
@@ -88,7 +91,7 @@ class PublishedReader:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._ends: File | None = None
-        self._ends_lock = threading.Lock()
+        self._ends_lock = new_lock("published.ends_file")
         self._decoded: tuple[bytes, Catalog] | None = None
 
     def catalog(self) -> Catalog | None:
@@ -152,8 +155,8 @@ class PublishedWriter:
     def __init__(self, disk: Disk, epoch: int) -> None:
         self._disk = disk
         self._epoch = epoch
-        self._starts_lock = threading.Lock()
-        self._write_lock = threading.Lock()
+        self._starts_lock = new_lock("published.starts")
+        self._write_lock = new_lock("published.write")
         self._failed_copies: dict[int, int] = {}
         make_durable_folder(disk, _FOLDER)
         try:

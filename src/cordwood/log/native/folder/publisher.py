@@ -1,10 +1,13 @@
-"""What a folder's engine tells readers in other processes, and tells again where that failed."""
+"""What a folder's engine tells readers in other processes, and tells again where that failed.
 
-import threading
+Locks: `_lock` is held while the catalog is replaced, `_metadata_lock` while the end of the metadata is published.
+"""
+
 from collections.abc import Mapping
 from contextlib import suppress
 
 from cordwood.errors import CordwoodError, Corrupt
+from cordwood.locks import new_lock
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk
@@ -47,9 +50,9 @@ class Publisher:
         self.metadata_plog = metadata_plog
         # No slot is given out twice by one open: a log that is being deleted may still publish its last end.
         self._free_slot = self._catalog().free_slot()
-        self._lock = threading.Lock()
+        self._lock = new_lock("publisher.catalog")
         self._catalog_due = False
-        self._metadata_lock = threading.Lock()
+        self._metadata_lock = new_lock("publisher.metadata_end")
         self._metadata_due: Durable | None = None
         self._starts_due = self._trimmed_starts(trimmed)
 

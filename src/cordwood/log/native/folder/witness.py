@@ -6,17 +6,19 @@ SQLite takes a damaged log of changes for one that ends earlier, and is back whe
 the rows are sound, and only too old. So each change is counted, and the count is synced here before the call returns. A
 coordinator that is behind has lost what it confirmed, and nothing may be dropped on its word. One that is ahead is
 sound: a crash came between the two.
+
+Lock: `WitnessedCoordinator._lock` is held through a commit and the sync of the witness.
 """
 
 import logging
 import struct
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from crc32c import crc32c
 
 from cordwood.errors import Conflict, Corrupt, Fenced, NotFound, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.native.coordinator import Coordinator, LogRow, Stamp, TopicRow
 from cordwood.log.native.env.disk import Disk, File, make_durable_folder
 from cordwood.log.topics import TopicConfig
@@ -125,7 +127,7 @@ class WitnessedCoordinator:
         self._coordinator = coordinator
         self._witness = witness
         # Held through the commit and the sync of the witness.
-        self._lock = threading.Lock()
+        self._lock = new_lock("witness")
 
     def stamp(self) -> Stamp:
         return self._confirm_after(self._coordinator.stamp)

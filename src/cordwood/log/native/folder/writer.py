@@ -1,12 +1,15 @@
-"""A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them."""
+"""A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them.
 
-import threading
+Locks: `_retention_lock` and `_lock` (topics) are held during I/O; `_logs_lock` is held for a look at the table of logs.
+"""
+
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Unavailable
+from cordwood.locks import new_lock
 from cordwood.log.native.chain.chain import Chain
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Full
@@ -65,11 +68,11 @@ class FolderWriter:
         self._new_id = new_id
         self.plogs = PlogStore(disk, settings.open_plogs_max)
         self.plogs.prepare()
-        self._lock = threading.Lock()
+        self._lock = new_lock("writer.topics")
         # Held while limits of a topic are applied or changed; taken before `_lock`.
-        self._retention_lock = threading.Lock()
+        self._retention_lock = new_lock("writer.retention")
         # Held for a look at `_logs` only, never during I/O: event loops ask for logs.
-        self._logs_lock = threading.Lock()
+        self._logs_lock = new_lock("writer.logs")
         self._logs: dict[Owner, WrittenLog] = {}
         self._closed: CordwoodError | None = None
         self._epoch = coordinator.take_over()

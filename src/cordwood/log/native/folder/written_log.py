@@ -1,11 +1,15 @@
-"""One log of a folder, in the process that writes it."""
+"""One log of a folder, in the process that writes it.
 
-import threading
+Locks: `_trim_lock`, `_open_lock` and `_publish_lock` are held during I/O. `_lock` guards the appends that came early
+and the callers that wait for growth; it is never held during I/O.
+"""
+
 from collections.abc import Callable
 from copy import copy
 from functools import partial
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.calls.completion import fail
 from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.log.native.chain.durable import Durable
@@ -54,12 +58,12 @@ class WrittenLog:
         self._start, self._next_offset = trimmed
         self._recover = recover
         self._open_stream = open_stream
-        self._lock = threading.Lock()
-        self._open_lock = threading.Lock()
-        self._trim_lock = threading.Lock()
+        self._lock = new_lock("written_log")
+        self._open_lock = new_lock("written_log.open")
+        self._trim_lock = new_lock("written_log.trim")
         self._stream: Stream | None = None
         self._first_durable: Durable | None = None
-        self._publish_lock = threading.Lock()
+        self._publish_lock = new_lock("written_log.publish")
         self._publish_due = False
         self._early: list[Append] = []
         self._early_bytes = 0

@@ -1,9 +1,12 @@
-"""All plogs of one disk."""
+"""All plogs of one disk.
+
+Lock: `_lock` guards the number of open plogs and is never held during I/O.
+"""
 
 import re
-import threading
 
 from cordwood.errors import Conflict, NotFound
+from cordwood.locks import new_lock
 from cordwood.log.native.env.disk import Disk, File, make_durable_folder
 
 from .id import PlogId
@@ -22,7 +25,7 @@ class PlogStore:
 
     def __init__(self, disk: Disk, open_plogs_max: int = OPEN_PLOGS_MAX) -> None:
         self._disk = disk
-        self._lock = threading.Lock()
+        self._lock = new_lock("plog.store")
         self._open_plogs = 0
         self._open_plogs_max = open_plogs_max
 

@@ -1,9 +1,12 @@
-"""The next plog, made while the last one still has room."""
+"""The next plog, made while the last one still has room.
 
-import threading
+Lock: `_lock` guards the spare and is never held during I/O.
+"""
+
 from collections.abc import Callable
 
 from cordwood.errors import NotFound
+from cordwood.locks import new_lock
 from cordwood.log.native.env.workers import Workers
 from cordwood.log.native.plog import Plog, PlogId, PlogStore
 
@@ -19,7 +22,7 @@ class PlogMaker:
         self._plogs = plogs
         self._workers = workers
         self._new_id = new_id
-        self._lock = threading.Lock()
+        self._lock = new_lock("stream.spare")
         self._spare: Plog | None = None
         self._asked = False
 

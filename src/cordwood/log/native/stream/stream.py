@@ -8,7 +8,6 @@ Lock: `_gate_lock` orders acks (R8). It is held while the stream publishes its d
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -16,6 +15,7 @@ from functools import partial
 from itertools import accumulate
 
 from cordwood.errors import Conflict, CordwoodError, NotFound, Outcome, Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.calls.completion import deliver, fail
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable, durable_of
@@ -87,7 +87,7 @@ class Stream:
         # The size of the append that the last plog was made for: the next one is made for the like.
         self._needed = 0
         self._gate = AckGate()
-        self._gate_lock = threading.Lock()
+        self._gate_lock = new_lock("metadata.gate" if policy.patient else "stream.gate")
         self._leaving: list[Append] = []
         self._rollovers = 0
         self._last = LastPlog.SEALED if seal_due else LastPlog.RECORDED

@@ -7,12 +7,12 @@ Lock: `_lock` guards the queue and is never held during I/O: event loops submit 
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from math import inf
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.calls.completion import fail
 from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.log.native.env.workers import Job, Workers
@@ -36,7 +36,7 @@ class WriteQueue:
         self._name = name
         self._workers = workers
         self._write = write
-        self._lock = threading.Lock()
+        self._lock = new_lock("stream.queue")
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._queue: deque[Append] = deque()
         self._queue_bytes = 0

@@ -2,12 +2,15 @@
 
 Runs on its caller's thread and waits for the appends that it makes. It must have the folder to itself: an append of
 somebody else between the plan and its end would be taken for one of the plan's own.
+
+Lock: `_Flight._lock` guards the appends under way and is never held during I/O.
 """
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound, Unavailable, reason_of
+from cordwood.locks import new_lock
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.disk import Disk
@@ -156,7 +159,7 @@ class _Flight:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._lock = threading.Lock()
+        self._lock = new_lock("staged.flight")
         self._told = threading.Event()
         self._bytes = 0
         self._error: CordwoodError | None = None
