@@ -1,6 +1,7 @@
 """Histories in which one flipped bit, or one lost file, of what a folder knows about its logs went unnoticed."""
 
 import shutil
+import sqlite3
 import struct
 from pathlib import Path
 
@@ -186,6 +187,17 @@ def test_topics_without_records_do_not_vanish_with_the_catalog(data: Path) -> No
         cw.topics()
     with cordwood.sync.connect(data) as cw:
         assert cw.topics() == ["events"]
+
+
+def test_a_folder_of_format_2_is_brought_forward_unless_it_had_a_witness(trimmed: Path) -> None:
+    with sqlite3.connect(trimmed / "coordinator.db") as db:
+        db.executescript("DROP TABLE stamp; PRAGMA user_version=2")
+    db.close()
+    with pytest.raises(Corrupt, match=RESTORE):
+        cordwood.sync.connect(trimmed)
+    (trimmed / "published" / "witness").unlink()
+    assert_opening_mends_it(trimmed)
+    assert (trimmed / "published" / "witness").exists()
 
 
 def test_topics_without_records_do_not_vanish_with_the_database(data: Path) -> None:

@@ -7,7 +7,7 @@ the rows are sound, and only too old. So each change is counted, and the count i
 coordinator that is behind has lost what it confirmed, and nothing may be dropped on its word. One that is ahead is
 sound: a crash came between the two.
 
-Lock: `WitnessedCoordinator._lock` is held through a commit and the sync of the witness.
+Lock: `WitnessedCoordinator._lock` is held through the sync of the witness, so that it never goes back.
 """
 
 import logging
@@ -117,7 +117,7 @@ class WitnessedCoordinator:
     """A coordinator whose every change is confirmed by a witness before the call returns.
 
     A call that cannot be confirmed raises `Unavailable`, with the outcome "unknown": it is committed, and the next call
-    confirms it too. Usable from every thread; calls take turns.
+    confirms it too. Usable from every thread.
     """
 
     def __init__(self, coordinator: Coordinator, witness: Witness) -> None:
@@ -126,7 +126,7 @@ class WitnessedCoordinator:
         witness.begin(found)
         self._coordinator = coordinator
         self._witness = witness
-        # Held through the commit and the sync of the witness.
+        # Held through the sync of the witness, so that it never goes back.
         self._lock = new_lock("witness")
 
     def stamp(self) -> Stamp:
@@ -172,27 +172,27 @@ class WitnessedCoordinator:
         return self._confirm_after(lambda: self._coordinator.sink_batch(sink))
 
     def close(self) -> None:
+        self._coordinator.close()
         with self._lock:
-            self._coordinator.close()
             self._witness.close()
 
     def _confirm_after(self, call: Callable[[], T]) -> T:
-        with self._lock:
-            try:
-                result = call()
-            except (Conflict, Fenced, NotFound):
-                # It may tell of a change that an earlier call has made, and could not confirm.
-                self._confirm()
-                raise
+        try:
+            result = call()
+        except (Conflict, Fenced, NotFound):
+            # It may tell of a change that an earlier call has made, and could not confirm.
             self._confirm()
-            return result
+            raise
+        self._confirm()
+        return result
 
     def _confirm(self) -> None:
-        stamp = self._coordinator.stamp()
-        if stamp == self._witness.stamp:
-            return
+        """Have the witness say all that is committed, which may be more than the caller's change."""
         try:
-            self._witness.put(stamp)
+            with self._lock:
+                stamp = self._coordinator.stamp()
+                if stamp != self._witness.stamp:
+                    self._witness.put(stamp)
         except OSError as error:
             raise Unavailable(
                 f"{self._witness.where}: {_FILE}: {error.strerror or error}: a change is stored, but not confirmed;"
