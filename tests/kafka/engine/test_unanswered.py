@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -185,8 +186,11 @@ class Lost:
         return defaultdict(Future)
 
 
-async def test_a_client_that_has_lost_all_brokers_is_replaced(cw: Client, log: Log, topic: str) -> None:
+async def test_a_client_that_has_lost_all_brokers_is_replaced(
+    cw: Client, log: Log, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """librdkafka forgets the last one that it knows when that one says for a moment that there are none."""
+    caplog.set_level(logging.INFO, "cordwood.kafka")
     await log.append(Batch.of([b"0"]))
     admin = cw._engine._connection.shared._admin  # type: ignore[attr-defined]
     for call in (log.bounds, cw.topics, lambda: cw.topic(topic), lambda: log.trim(before=0)):
@@ -195,6 +199,7 @@ async def test_a_client_that_has_lost_all_brokers_is_replaced(cw: Client, log: L
         async with asyncio.timeout(15):
             await call()
         assert not isinstance(admin.client, Lost)
+    assert "reconnected: a new client asks, since the last one got no answer" in caplog.text
 
 
 async def test_a_reader_takes_no_client_that_has_lost_all_brokers(cw: Client, log: Log) -> None:

@@ -1,6 +1,7 @@
 """A fatal error of the idempotent producer: it is made anew, and what was in flight is told as unknown."""
 
 import asyncio
+import logging
 import threading
 from typing import Any
 
@@ -104,8 +105,13 @@ async def test_a_record_that_is_written_nobody_knows_where_is_unknown_and_the_ne
 
 
 async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(
-    kafka: Broker, topic: str, producers: list[Producer], monkeypatch: pytest.MonkeyPatch
+    kafka: Broker,
+    topic: str,
+    producers: list[Producer],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "cordwood.kafka")
     other = f"{topic}.other"
     done: list[str] = []
     looking, go_on = threading.Event(), threading.Event()
@@ -138,6 +144,8 @@ async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(
         go_on.set()
         await asyncio.gather(appending, beside)
         assert done == ["looked", "closed"]
+    assert f"{kafka.url}: connected" in caplog.text
+    assert f"{kafka.url}: reconnected: a new client writes" in caplog.text
 
 
 @pytest.mark.slow

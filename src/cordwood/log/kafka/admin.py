@@ -16,7 +16,7 @@ from .deadline import ATTEMPT_SECONDS
 from .errors import kafka_error, translate
 from .settings import Settings
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 
 class Admin:
@@ -36,7 +36,10 @@ class Admin:
         """It has not answered in the time of an attempt. Many find that out at once, and one new client is enough."""
         with self._lock:
             if time.monotonic() - self._since >= ATTEMPT_SECONDS:
-                _LOGGER.info("kafka://%s: no answer: asking with a new client", ",".join(self._settings.servers))
+                _LOGGER.info(
+                    "kafka://%s: reconnected: a new client asks, since the last one got no answer",
+                    ",".join(self._settings.servers),
+                )
                 self.client = self._make_client()
 
     def _make_client(self) -> AdminClient:

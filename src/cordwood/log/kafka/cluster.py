@@ -4,6 +4,7 @@ Locks: `_registry_lock` and each cluster's `_lock` are held for a look only, nev
 """
 
 import ctypes
+import logging
 import os
 import threading
 import time
@@ -26,6 +27,8 @@ from .offsets import Offsets
 from .producer import Sender
 from .settings import BATCH_BYTES, Settings
 from .topics import TopicFacts, Topics
+
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 _THREADS = 8
 _LOOK_AGAIN_SECONDS = 0.02
@@ -222,6 +225,7 @@ def open_cluster(settings: Settings, timeout: float) -> SharedCluster:
         with suppress(CordwoodError):
             cluster.close(0)
         raise
+    _LOGGER.info("%s: connected", cluster)
     return cluster
 
 

@@ -20,7 +20,7 @@ from .offsets import Offsets
 from .same_topic import SameTopic
 from .settings import Settings
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 _MESSAGES_MAX = 10_000
 _MESSAGES_FIRST = 500

@@ -12,7 +12,7 @@ from cordwood.errors import Timeout
 
 T = TypeVar("T")
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 ATTEMPT_SECONDS = 2.0
 """A request to a broker that has just died is not answered: after so long another one is asked."""

@@ -22,7 +22,7 @@ from .delivery import CHUNK_RECORDS, Append
 from .errors import is_refused, kafka_error, translate
 from .settings import Settings
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 """So much may wait before it is handed to the client, which holds as much again."""
@@ -281,6 +281,7 @@ class Sender:
         self._give_up(translate(fatal, "append", self._settings, "unknown"))
         self._close_producer()
         self._producer = self._new_producer()
+        _LOGGER.info("kafka://%s: reconnected: a new client writes", ",".join(self._settings.servers))
         with self._lock:
             self._fatal = None
             self._handing_over = False

@@ -15,7 +15,7 @@ QUEUE_KBYTES = 64 * 1024
 BATCH_BYTES = 1_000_000
 """The largest batch that a producer puts together; a single record may be larger."""
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.kafka")
 
 # A log promises acks that hold, offsets without duplicates, and reads without a silent jump: these decide it.
 _FIXED = {

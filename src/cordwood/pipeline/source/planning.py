@@ -18,7 +18,7 @@ from .rows import Rows
 
 GO_ON = "with failOnDataLoss=false what is there is read"
 
-_logger = logging.getLogger("cordwood")
+_logger = logging.getLogger("cordwood.spark")
 _TRIES = 5
 
 

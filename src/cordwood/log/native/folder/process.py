@@ -6,6 +6,7 @@ Locks: one for each folder is held across open and close, `_registry_lock` for a
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,7 @@ _CLOSE_SECONDS = 30.0
 
 F = TypeVar("F")
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.folder")
 
 
 def _closed(path: Path) -> Unavailable:
@@ -110,6 +111,7 @@ class FolderOpenForWriting(_OpenFolder):
     def __init__(self, path: Path, *, alone: bool = False) -> None:
         super().__init__(path)
         self.alone = alone
+        begun = time.monotonic()
         disk = RealDisk(path)
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
@@ -134,6 +136,8 @@ class FolderOpenForWriting(_OpenFolder):
         except BaseException:
             self._shut_down(_CLOSE_SECONDS)
             raise
+        seconds = time.monotonic() - begun
+        _LOGGER.info("%s: opened for writing: %d topics, %.3f s", path, len(self._engine.topics()), seconds)
 
     def writing(self) -> FolderWriter:
         return self._engine
@@ -224,6 +228,7 @@ class FolderOpenForWriting(_OpenFolder):
         self._workers.close()
         self._lock.release()
         _closing.discard(self.path)
+        _LOGGER.info("%s: closed", self.path)
         finished.set()
 
 

@@ -4,6 +4,7 @@ Locks: `_trim_lock`, `_open_lock` and `_publish_lock` are held during I/O. `_loc
 and the callers that wait for growth; it is never held during I/O.
 """
 
+import logging
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -23,6 +24,8 @@ from cordwood.log.native.stream.stream import Stream
 from cordwood.log.native.stream.write_queue import QUEUE_BYTES_MAX
 
 from .published import Owner, PublishedWriter
+
+_LOGGER = logging.getLogger("cordwood.folder")
 
 OpenStream = Callable[[Recovered, Callable[[Durable], None]], Stream]
 
@@ -128,6 +131,13 @@ class WrittenLog:
             self._check_open()
             recovered = self._recover()
             recovered = recovered._replace(next_offset=max(recovered.next_offset, self._next_offset))
+            if recovered.seal_due:
+                _LOGGER.info(
+                    "%s: recovered after a crash: continues at offset %d; %d bytes of a torn write truncated",
+                    self.name,
+                    recovered.next_offset,
+                    recovered.truncated_bytes,
+                )
             if recovered.chain.links and not self._start:
                 self._start = recovered.chain.links[0].first_offset
             stream = self._open_stream(recovered, self._on_durable)

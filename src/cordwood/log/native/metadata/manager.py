@@ -27,7 +27,7 @@ from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBa
 METADATA_PLOG_BYTES_MIN = 256 * 1024
 _LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.folder")
 
 
 class MetadataManager:

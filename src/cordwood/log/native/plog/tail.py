@@ -63,6 +63,11 @@ def find_tail(
     return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end])
 
 
+def torn_bytes(file: File, tail: Tail) -> int:
+    """How many bytes a torn write left after the tail, up to the last that is not zero."""
+    return len(bytes(file.read(max(0, file.size() - tail.end), tail.end)).rstrip(b"\0"))
+
+
 def sealed_end(file: File, id: PlogId) -> int:
     """Where the plog says that it was sealed, which is what a clean close does; 0 if it does not."""
     seal = Seal.decode(file.read(SEAL_BYTES, max(0, file.size() - SEAL_BYTES)))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cordwood.errors import Corrupt, NotFound
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
-from cordwood.log.native.plog import PlogStore, find_tail, make_durable
+from cordwood.log.native.plog import PlogStore, find_tail, make_durable, torn_bytes
 
 
 class Recovered(NamedTuple):
@@ -13,6 +13,8 @@ class Recovered(NamedTuple):
     next_offset: int
     seal_due: bool
     """The last plog was open: it is sealed now, but the metadata does not know yet."""
+    truncated_bytes: int = 0
+    """How much of a write that broke off was cut."""
 
 
 def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_to: int) -> Recovered:
@@ -40,11 +42,12 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_t
         # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
         # must be durable before the seal is recorded or the end is published.
         make_durable(file, tail)
+        truncated_bytes = torn_bytes(file, tail)
     finally:
         file.close()
     # R1: sealed at the cut, and never written to again; the stream goes on in a new plog.
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
-    return Recovered(chain.with_last(sealed), tail.next_offset, True)
+    return Recovered(chain.with_last(sealed), tail.next_offset, True, truncated_bytes)
 
 
 def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None) -> Durable:

@@ -31,7 +31,7 @@ from .spare import NewId, PlogMaker
 from .write_queue import WriteQueue
 
 _NOTHING_EXPECTED = {None}
-_LOGGER = logging.getLogger("cordwood.stream")
+_LOGGER = logging.getLogger("cordwood.folder")
 
 
 class LastPlog(Enum):

@@ -22,7 +22,7 @@ from .append import Append
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 
-_LOGGER = logging.getLogger("cordwood.stream")
+_LOGGER = logging.getLogger("cordwood.folder")
 
 
 class WriteQueue:
