@@ -5,7 +5,7 @@ import pytest
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import Dropped, Full, whole_chain
-from cordwood.log.native.metadata.manager import apply_batch
+from cordwood.log.native.metadata.reading import apply_batch
 from cordwood.log.native.plog import PlogId
 from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.log.native.stream.rollover import ChainChange

@@ -14,7 +14,7 @@ from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.env.disk import Disk
 from cordwood.log.native.folder.witness import witnessed_stamp
-from cordwood.log.native.metadata.manager import apply_batch, read_records
+from cordwood.log.native.metadata.reading import apply_batch, read_records
 from cordwood.log.native.plog import PlogId, PlogStore, find_tail, sealed_end
 from cordwood.log.native.stream.reading.blocks import stored_batches
 from cordwood.log.native.stream.reading.cursor import Extent

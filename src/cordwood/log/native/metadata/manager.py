@@ -7,25 +7,24 @@ stores only its id.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
-from cordwood.errors import CordwoodError, Corrupt, NotFound
+from cordwood.errors import CordwoodError
 from cordwood.log.native.chain.chain import Chain
 from cordwood.log.native.chain.durable import Durable
-from cordwood.log.native.chain.records import Dropped, Full, MetadataRecord, apply, decode, encode, whole_chain
+from cordwood.log.native.chain.records import Dropped, Full, MetadataRecord, encode
 from cordwood.log.native.coordinator import Coordinator
 from cordwood.log.native.env.clock import Clock
 from cordwood.log.native.env.workers import Done, Workers, nothing
-from cordwood.log.native.plog import Plog, PlogId, PlogStore, find_tail, make_durable, sealed_end
+from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.reading.blocks import stored_batches
-from cordwood.log.native.stream.rollover import NoRoom
 from cordwood.log.native.stream.spare import NewId
 from cordwood.log.native.stream.stream import Stream
-from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch, StoredBatch, frame_of
+from cordwood.records import Batch
+
+from .reading import apply_all, read_all
+from .rollover import LIST_FRAME_BYTES_MAX, MetadataRolloverPolicy
 
 METADATA_PLOG_BYTES_MIN = 256 * 1024
-_LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 _NEVER = float("inf")
 _LOGGER = logging.getLogger("cordwood.folder")
 
@@ -112,7 +111,7 @@ class MetadataManager:
             assert append.error is None, "a patient stream refuses nothing"
             try:
                 self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
-                _apply_all(self.chains, recording.service, recording.records)
+                apply_all(self.chains, recording.service, recording.records)
                 recording.done()
             except Exception:
                 # A defect; but not one of the others, whose acks wait for what is recorded behind this.
@@ -131,7 +130,7 @@ def _in_frames(records: Sequence[MetadataRecord]) -> Iterator[list[MetadataRecor
     size = 0
     for record in records:
         length = len(encode(record))
-        if part and size + length > _LIST_FRAME_BYTES_MAX:
+        if part and size + length > LIST_FRAME_BYTES_MAX:
             yield part
             part, size = [], 0
         part.append(record)
@@ -149,179 +148,3 @@ class _Recording:
 
     def cancelled(self) -> bool:
         return False
-
-
-class _Ready(NamedTuple):
-    """A plog with the whole list, from `first_offset` to below `next_offset`; the coordinator is to be told of it."""
-
-    plog: Plog
-    first_offset: int
-    next_offset: int
-
-
-class MetadataRolloverPolicy:
-    """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator learns its id."""
-
-    # A record that is refused would leave a log with acks that never come, and the next one without its predecessor.
-    patient = True
-    # The new one begins with everything.
-    keeps_plogs = False
-
-    def __init__(
-        self,
-        plogs: PlogStore,
-        clock: Clock,
-        coordinator: Coordinator,
-        epoch: int,
-        chains: dict[str, Chain],
-        plog_bytes_min: int,
-        on_rollover: Callable[[Durable], bool],
-    ) -> None:
-        self._plogs = plogs
-        self._clock = clock
-        self._coordinator = coordinator
-        self._epoch = epoch
-        self._chains = chains
-        self._plog_bytes_min = plog_bytes_min
-        self._on_switch = on_rollover
-        # The coordinator may have been told of them, by calls that failed; the last of them is ready to be used.
-        self._in_doubt: set[PlogId] = set()
-        self._ready: _Ready | None = None
-        # Those of before, which go once readers were told of the latest.
-        self._older: set[PlogId] = set()
-
-    def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        whole = self._list_bytes()
-        # Several times the list, so that the list is a small part of what is written. `needed` comes behind it, and it
-        # may be more by the time that it can be written.
-        return max(self._plog_bytes_min, 4 * whole, whole + 2 * needed)
-
-    def plog_bytes_least(self, needed: int) -> int:
-        return self._list_bytes() + needed
-
-    def _list_bytes(self) -> int:
-        whole = sum(len(encode(record)) + 64 for chain in list(self._chains.values()) for record in whole_chain(chain))
-        return whole + FRAME_SLACK_BYTES * (1 + whole // _LIST_FRAME_BYTES_MAX)
-
-    def ready(self, size: int, next_offset: int) -> Plog | None:
-        # At the same offset nothing was recorded since: what it lists is still all that holds.
-        ready, self._ready = self._ready, None
-        if ready is None or ready.first_offset != next_offset or ready.plog.end + size > ready.plog.size:
-            return None
-        try:
-            self._plogs.reopen(ready.plog)
-        except (NotFound, OSError):
-            return None
-        self._ready = ready
-        return ready.plog
-
-    def prepare(self, plog: Plog, next_offset: int) -> int:
-        if self._ready is None:
-            self._ready = _Ready(plog, next_offset, self._put_list(plog, next_offset))
-        next_offset = self._ready.next_offset
-        self._make_latest(plog)
-        self._ready = None
-        if self._on_switch(Durable(plog.id, plog.synced_end, next_offset)):
-            self._delete_all(self._older)
-        return next_offset
-
-    def _put_list(self, plog: Plog, next_offset: int) -> int:
-        for batch in self._whole_list():
-            encoded = frame_of(
-                [batch],
-                plog=plog.id.random,
-                position=plog.end,
-                first_offset=next_offset,
-                epoch=self._epoch,
-                synced_end=plog.synced_end,
-                now_ms=self._clock.time_ms(),
-            )
-            plog.append(encoded.pieces(), encoded.length, plog.end)
-            next_offset += len(batch)
-        plog.sync()
-        return next_offset
-
-    def _make_latest(self, plog: Plog) -> None:
-        """Tell the coordinator. A call that failed may have done so after all: then this plog must stay."""
-        self._in_doubt.add(plog.id)
-        try:
-            previous = self._coordinator.metadata_plog()
-            if previous is not None:
-                self._older.add(PlogId.parse(previous))
-            self._coordinator.set_metadata_plog(self._epoch, previous, str(plog.id))
-        except CordwoodError as error:
-            raise NoRoom(str(error), keep_plog=True) from error
-        self._in_doubt.discard(plog.id)
-        self._older.discard(plog.id)
-        # Only now: a commit whose sync failed may be found by the next open, whatever this one reads, until another
-        # has succeeded.
-        self._delete_all(self._in_doubt)
-
-    def _delete_all(self, plogs: set[PlogId]) -> None:
-        while plogs:
-            self._plogs.delete(plogs.pop())
-
-    def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
-        # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.
-        done()
-
-    def _whole_list(self) -> list[Batch]:
-        rows = [(name.encode(), encode(x)) for name, chain in self._chains.items() for x in whole_chain(chain)]
-        batches: list[Batch] = []
-        keys: list[bytes | None] = []
-        values: list[bytes | None] = []
-        size = 0
-        for key, value in rows:
-            size += len(key) + len(value) + 16
-            if values and size > _LIST_FRAME_BYTES_MAX:
-                batches.append(Batch.of(values, keys=keys))
-                keys, values, size = [], [], len(key) + len(value) + 16
-            keys.append(key)
-            values.append(value)
-        if values:
-            batches.append(Batch.of(values, keys=keys))
-        return batches
-
-
-def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
-    """The chains of all services, from the latest metadata plog alone, and its end.
-
-    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard (R1).
-    """
-    try:
-        file = plogs.open_file(latest, write=True)
-    except NotFound as error:
-        raise Corrupt(
-            f"plog {latest} is gone, and it has the list of all others: restore the folder from a copy"
-        ) from error
-    try:
-        known = published.end if published is not None and published.plog == latest else 0
-        tail = find_tail(file, latest, synced_end=max(known, sealed_end(file, latest)))
-        # R8, as for any log: what is taken for recorded must not be only in the page cache.
-        make_durable(file, tail)
-    finally:
-        file.close()
-    chains: dict[str, Chain] = {}
-    read_records(plogs, latest, 0, tail.end, chains)
-    return chains, Durable(latest, tail.end, tail.next_offset)
-
-
-def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
-    """Apply what stands between two positions of a metadata plog."""
-    for batch in stored_batches(plogs, plog, start, end):
-        apply_batch(chains, batch)
-
-
-def apply_batch(chains: dict[str, Chain], batch: StoredBatch) -> None:
-    for key, value in zip(batch.keys, batch.values, strict=True):
-        _apply_all(chains, (key or b"").decode(), [decode(value or b"")])
-
-
-def _apply_all(chains: dict[str, Chain], service: str, records: Sequence[MetadataRecord]) -> None:
-    chain = chains.get(service, Chain())
-    for record in records:
-        chain = apply(chain, record)
-    if isinstance(records[-1], Full) and not chain.links:
-        chains.pop(service, None)
-    else:
-        chains[service] = chain
