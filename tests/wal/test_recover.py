@@ -11,7 +11,7 @@ import pytest
 
 from cordwood import Client, InvalidInput, Region, TableEntries, Unavailable
 from cordwood.records import BinaryColumn
-from cordwood.wal.reading import recovery
+from cordwood.wal.reading import recovery, scan
 from cordwood.wal.reading.reader import LogReader
 from cordwood.wal.record import WriteRecord
 from tests.wal.contents import by_table
@@ -52,13 +52,13 @@ class Applied:
             self.tables[table][number] = payload
 
 
-@pytest.mark.parametrize("channel_bytes", [1, 60, recovery.CHANNEL_BYTES_MAX])
+@pytest.mark.parametrize("channel_bytes", [1, 60, scan.CHANNEL_BYTES_MAX])
 @pytest.mark.parametrize("all_bytes", [1, 200, recovery.CHANNELS_BYTES_MAX])
 @pytest.mark.parametrize("concurrency", [1, 8])
 async def test_every_table_gets_its_logs_in_order_however_small_the_channels(
     cw: Client, monkeypatch: pytest.MonkeyPatch, channel_bytes: int, all_bytes: int, concurrency: int
 ) -> None:
-    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", channel_bytes)
+    monkeypatch.setattr(scan, "CHANNEL_BYTES_MAX", channel_bytes)
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", all_bytes)
     region = await filled(cw)
     applied = Applied()
@@ -130,7 +130,7 @@ async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
     cw: Client, monkeypatch: pytest.MonkeyPatch, slow: set[int]
 ) -> None:
     # The slow tables go on when all others are complete: whoever waited for them would wait for ever.
-    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", 40)
+    monkeypatch.setattr(scan, "CHANNEL_BYTES_MAX", 40)
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 400)
     region = await filled(cw)
     tables = await by_table(region)
@@ -153,7 +153,7 @@ async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
 async def test_r18_a_parked_table_that_fails_leaves_another_parked_one_alone(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "CHANNEL_BYTES_MAX", 40)
+    monkeypatch.setattr(scan, "CHANNEL_BYTES_MAX", 40)
     region = await filled(cw)
     tables = await by_table(region)
     others = sum(len(entries) for table, entries in tables.items() if table not in (0, 7))
@@ -184,8 +184,8 @@ async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytes
     sizes = []
     offer = recovery.Recovery._offer
 
-    def watched(self: recovery.Recovery, batch: Iterator[TableEntries]) -> bool:
-        room = offer(self, batch)
+    def watched(self: recovery.Recovery, on: scan.Scan, batch: Iterator[TableEntries]) -> bool:
+        room = offer(self, on, batch)
         sizes.append(self._size)
         assert self._size == sum(channel.size for channel in self._channels.values())
         return room
@@ -198,14 +198,13 @@ async def test_what_waits_stays_within_its_bounds(cw: Client, monkeypatch: pytes
 async def test_what_goes_on_waiting_is_no_view_of_what_was_read(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     region = await filled(cw)
     scanned = asyncio.Event()
-    distribute = recovery.Recovery._distribute
+    drive = recovery.Recovery._drive
 
-    async def watched(self: recovery.Recovery, *arguments: Any) -> int:
-        skipped = await distribute(self, *arguments)
+    async def watched(self: recovery.Recovery, *arguments: Any) -> None:
+        await drive(self, *arguments)
         scanned.set()
-        return skipped
 
-    monkeypatch.setattr(recovery.Recovery, "_distribute", watched)
+    monkeypatch.setattr(recovery.Recovery, "_drive", watched)
     views = []
 
     async def apply(table: int, entries: TableEntries) -> None:

@@ -9,7 +9,7 @@ import pytest
 import cordwood
 from cordwood import Client, Fenced, Reader, Region, StoredBatch, TableEntries, Trimmed, Unavailable
 from cordwood.wal import RegionReader
-from cordwood.wal.reading import shared_scan as sharing
+from cordwood.wal.reading import scan
 from cordwood.wal.reading.reader import Place
 from tests.wal.inside import data_of
 
@@ -87,7 +87,7 @@ async def test_one_that_comes_later_joins_if_its_place_was_not_passed(
 
 
 async def test_one_that_does_not_take_its_logs_holds_back_none(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "CHANNEL_BYTES_MAX", 40)
+    monkeypatch.setattr(scan, "CHANNEL_BYTES_MAX", 40)
     slow = region.read(0)
     first, *others = await asyncio.gather(anext(slow), *(payloads_of(region.read(table)) for table in range(1, 20)))
     assert isinstance(first, TableEntries)

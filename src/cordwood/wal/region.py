@@ -16,7 +16,8 @@ from cordwood.wal.names import checked_id
 from cordwood.wal.owning import Owning
 from cordwood.wal.reading.reader import LogReader, Place, RegionReader
 from cordwood.wal.reading.recovery import Apply, Recovery, RecoveryReport
-from cordwood.wal.reading.shared_scan import TableReads, Wanted
+from cordwood.wal.reading.scan import Channel
+from cordwood.wal.reading.shared_scan import TableReader, TableReads
 from cordwood.wal.record import checked_payloads
 from cordwood.wal.state.state import TableMeta
 from cordwood.wal.stats import RegionStats
@@ -140,7 +141,7 @@ class Region:
         end = state.next_offset if self._owning is not None and self._usable() else self._data.end
         # Nothing of it that is known here; what is written elsewhere may hold some.
         begin = state.next_offset if found is None else found
-        return self._table_reads.reader(Wanted(table, start, stop), begin, end)
+        return TableReader(self._table_reads, Channel(table, begin, end, (start, stop)))
 
     async def recover(
         self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8
@@ -161,10 +162,7 @@ class Region:
         data = self._data
         stop = await self._end() if data.end is None else data.end
 
-        def scan(start: int | None) -> LogReader:
-            return self._reader(_first_place(data) if start is None else _place_at(data, start), stop)
-
-        return await Recovery(scan, apply, tables).run(concurrency)
+        return await Recovery(self._scan, _first_place(data).start, stop, apply, tables).run(concurrency)
 
     def tables(self) -> dict[int, TableMeta]:
         """What is known of each table that was written: numbers, and where it lies. No I/O.

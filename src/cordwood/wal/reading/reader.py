@@ -68,7 +68,7 @@ class TableEntries:
             return self
         return TableEntries.of(self.table, sequences[low:high], self.payloads[low:high], self.offset)
 
-    def copied(self) -> TableEntries:
+    def copy(self) -> TableEntries:
         """The same, apart from what was read with it: a view of a few bytes would keep all of that alive."""
         _, offsets, data = self.payloads.compact()
         column = BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))

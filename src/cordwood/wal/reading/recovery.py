@@ -1,32 +1,25 @@
-"""Recovering tables: one scan of a region, split into a channel for each table.
+"""Recovering tables: scans of a region that one task drives, and workers that apply the entries of many tables at once.
 
-A channel holds little, and a scan does not wait for one that is full: it parks the table at that offset (R18), and a
-further scan, which parked tables share, goes on from there. So a table that is slow or fails holds back none of the
-others, memory is bounded, and the logs of a table are applied in their order.
+A table that is slow or fails holds back none of the others, memory is bounded, and the entries of a table are applied
+in their order. `scan` says how: each table has a channel.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from cordwood.wal.formats.pending import why_broken_off
-from cordwood.wal.reading.reader import LogReader, TableEntries
+from cordwood.wal.reading.reader import TableEntries
+from cordwood.wal.reading.scan import Channel, ChannelState, Scan, Scans, StartScan
 
-CHANNEL_BYTES_MAX: Final = 2 * 1024 * 1024
-"""What waits for one table; one write may always wait."""
 CHANNELS_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What waits for all tables together: then the scan waits until something is applied."""
-
-_NOWHERE: Final = sys.maxsize
+"""Bytes that wait for all tables together: then the scan waits until a worker has applied some."""
 
 Apply: TypeAlias = Callable[[int, TableEntries], Awaitable[None]]
-Scan: TypeAlias = "Callable[[int | None], LogReader]"
-"""A reader of the region, from its start or from the offset of a write that counts, always to the same end."""
 
 
 @dataclass(slots=True)
@@ -47,57 +40,24 @@ class RecoveryReport:
     """Tables for which `apply` raised, and what: the rest of such a table was left out."""
 
 
-class _Channel:
-    """What waits for one table."""
-
-    __slots__ = ("active", "after", "parked", "size", "table", "waiting")
-
-    def __init__(self, table: int) -> None:
-        self.table = table
-        self.waiting: deque[TableEntries] = deque()
-        self.size = 0
-        self.active = False  # whether something waits, or is being applied
-        self.parked: int | None = None  # the offset of the first write that found it full
-        self.after = -1  # what it takes lies behind this offset: the last one that it took, or no place at all
-
-    def park(self, offset: int) -> None:
-        """R18: it is full. It takes nothing more of this scan, and a further one begins for it there."""
-        self.parked = offset
-        self.after = _NOWHERE
-
-    def resume(self, offset: int) -> None:
-        self.parked = None
-        self.after = offset - 1
-
-    def fail(self) -> None:
-        """The rest is left out."""
-        self.waiting.clear()
-        self.parked = None
-        self.after = _NOWHERE
-
-    def copy_views(self, start: int) -> None:
-        """What was read from that offset on and goes on waiting: a view of a few bytes would keep all of it alive."""
-        waiting = self.waiting
-        for place in range(-1, -len(waiting) - 1, -1):
-            entries = waiting[place]
-            if entries.offset < start:
-                break
-            waiting[place] = entries.copied()
-
-
 class Recovery:
     """One call of `recover`."""
 
-    def __init__(self, scan: Scan, apply: Apply, tables: Collection[int] | None) -> None:
+    def __init__(
+        self, start_scan: StartScan, start: int, stop: int, apply: Apply, tables: Collection[int] | None
+    ) -> None:
+        """Applies the writes at the offsets [start, stop)."""
         self.report = RecoveryReport()
-        self._scan = scan
+        self._scans = Scans(start_scan)
+        self._start = start
+        self._stop = stop
         self._apply = apply
         self._tables = None if tables is None else frozenset(tables)
-        self._channels: dict[int, _Channel] = {}
+        self._channels: dict[int, Channel] = {}
         self._size = 0
-        self._ready: deque[_Channel] = deque()  # those with something to do, each at most once: bounded
+        self._ready: deque[Channel] = deque()  # those with something to apply, each at most once: bounded
         self._resting: list[asyncio.Future[None]] = []
-        self._waking = False  # one is on its way, and wakes the next if there is more than it can do
+        self._waking = False  # a worker is about to run, and wakes the next if there is more than it can do
         self._progress: asyncio.Event | None = None
         self._ended = False
         self._broken: BaseException | None = None
@@ -108,7 +68,7 @@ class Recovery:
             worker.add_done_callback(self._on_worker_end)
         try:
             await self._scan_all()
-            await self._until(lambda: not any(channel.active for channel in self._channels.values()))
+            await self._until(lambda: all(channel.idle for channel in self._channels.values()))
         finally:
             self._ended = True
             for worker in workers:
@@ -117,62 +77,50 @@ class Recovery:
         return self.report
 
     async def _scan_all(self) -> None:
-        self.report.skipped += await self._distribute(None, self._tables)
-        while parked := {channel for channel in self._channels.values() if channel.parked is not None}:
-            await self._until(lambda parked=parked: not all(channel.active for channel in parked))  # type: ignore[misc]
-            # One that has nothing to do because it failed is not parked any more.
-            again = {
-                channel.table: channel.parked for channel in parked if channel.parked is not None and not channel.active
-            }
-            for table, offset in again.items():
-                self._channels[table].resume(offset)
-            if again:
-                await self._distribute(min(again.values()), again.keys())
+        first = Scan(self._scans, self._start, self._stop)
+        first.open_channels = lambda table: self._open_channels(first, table)
+        await self._drive(first, self._tables)
+        self.report.skipped += first.reader.skipped
+        while parked := [each for each in self._channels.values() if each.state is ChannelState.PARKED]:
+            await self._until(lambda parked=parked: any(each.idle for each in parked))  # type: ignore[misc]
+            # One of them may have failed meanwhile, and is not parked any more.
+            drained = [each for each in parked if each.idle and each.state is ChannelState.PARKED]
+            for channel in drained:
+                self._scans.wait(channel)
+            if drained:
+                further = self._scans.place(drained[0])
+                await self._drive(further, further.channels)
 
-    async def _distribute(self, start: int | None, only: Collection[int] | None) -> int:
-        """Read on from there, and offer what is of these tables; how many logs were read over."""
-        async with self._scan(start) as reader:
-            while True:
+    async def _drive(self, scan: Scan, only: Collection[int] | None) -> None:
+        """Read a scan until it ends, or until all of these tables are parked."""
+        try:
+            while only is not scan.channels or scan.channels:
                 self._check()
-                try:
-                    batch = await reader.batch(only)
-                except StopAsyncIteration:
-                    return reader.skipped
+                batch = await scan.read(only)
+                if batch is None:
+                    return
                 rest = iter(batch)
-                while not self._offer(rest):
+                while not self._offer(scan, rest):
                     await self._until(lambda: self._size < CHANNELS_BYTES_MAX)
-                await asyncio.sleep(0)  # what can be applied at once, is, and needs no copy
+                await asyncio.sleep(0)  # entries that can be applied at once need no copy
                 if self._size and batch:
-                    for table in {entries.table for entries in batch}:
-                        self._channels[table].copy_views(batch[0].offset)
+                    scan.copy_views(batch)
+        finally:
+            await scan.close()
 
-    def _offer(self, batch: Iterator[TableEntries]) -> bool:
+    def _offer(self, scan: Scan, batch: Iterator[TableEntries]) -> bool:
         """Put writes into the channels of their tables; False where too much waits, and there may be more of them."""
-        channels, ready, size = self._channels, self._ready, self._size
-        for entries in batch:
-            channel = channels.get(entries.table)
-            if channel is None:
-                channel = channels[entries.table] = _Channel(entries.table)
-            if entries.offset <= channel.after:
-                continue
-            weight = entries.weight
-            waiting = channel.waiting
-            if waiting and channel.size + weight > CHANNEL_BYTES_MAX:
-                channel.park(entries.offset)
-                continue
-            if not channel.active:
-                channel.active = True
-                ready.append(channel)
-            waiting.append(entries)
-            channel.after = entries.offset
-            channel.size += weight
-            size += weight
-            if size >= CHANNELS_BYTES_MAX:
-                break
-        self._size = size
-        if ready and not self._waking:
+        self._size += scan.offer(batch, CHANNELS_BYTES_MAX - self._size)
+        if self._ready and not self._waking:
             self._wake_one()
-        return size < CHANNELS_BYTES_MAX
+        return self._size < CHANNELS_BYTES_MAX
+
+    def _open_channels(self, scan: Scan, table: int) -> tuple[Channel, ...]:
+        if table in self._channels:
+            return ()  # it is parked, or has failed
+        channel = self._channels[table] = Channel(table, self._start, self._stop, ready=self._ready)
+        scan.join(channel)
+        return (channel,)
 
     def _wake_one(self) -> None:
         """An `apply` that waits for nothing needs one worker, and waking all of them would cost more than it does."""
@@ -195,7 +143,7 @@ class Recovery:
             channel = ready.popleft()
             if ready and not self._waking:
                 self._wake_one()
-            waiting = channel.waiting
+            waiting = channel.entries
             entries = waiting.popleft()
             weight = entries.weight
             try:
@@ -208,14 +156,15 @@ class Recovery:
                     raise
                 # If it was cancelled: something of its own that `apply` awaited was.
                 report.failed[channel.table] = error
-                channel.fail()
+                waiting.clear()
+                channel.leave(ChannelState.FAILED)
                 weight = channel.size
             channel.size -= weight
             self._size -= weight
             if waiting:
                 ready.append(channel)  # behind the others: each gets its turn
             else:
-                channel.active = False
+                channel.idle = True
             if self._progress is not None:
                 self._progress.set()
 
