@@ -324,8 +324,8 @@ async def test_writes_are_decided_also_when_the_task_that_looks_for_them_never_b
     writer = writer_of(region)
     resolve_soon = writer._resolve_soon
 
-    def cancelled_at_once() -> None:
-        resolve_soon()
+    def cancelled_at_once(*, renew: bool) -> None:
+        resolve_soon(renew=renew)
         assert writer._resolving is not None
         writer._resolving.cancel()
 
@@ -340,3 +340,35 @@ async def test_writes_are_decided_also_when_the_task_that_looks_for_them_never_b
     async with asyncio.timeout(10):
         assert await region.write(1, [b"b"]) == range(2, 3)
         await region.close()
+
+
+async def test_r11_a_failed_append_stops_sending_until_all_have_returned(
+    cw: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two appends are under way, and the second fails first: a third write waits for the first append, too."""
+    region = await cw.wal("metrics").region(7)
+    log = data_of(region).log
+    append = log.append
+    first_may_go, calls = asyncio.Event(), 0
+
+    async def odd(batch: Batch, **settings: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await first_may_go.wait()
+        elif calls == 2:
+            raise Unavailable("no answer", outcome="unknown")
+        return await append(batch, **settings)
+
+    monkeypatch.setattr(log, "append", odd)
+    writes = []
+    for table in (1, 2, 3):
+        writes.append(asyncio.create_task(region.write(table, [b"a"])))
+        for _ in range(5):
+            await asyncio.sleep(0)
+    sent = calls
+    first_may_go.set()
+    assert await asyncio.gather(*writes) == [range(1, 2)] * 3
+    assert sent == 2
+    assert await by_table(region) == {1: {1: b"a"}, 2: {1: b"a"}, 3: {1: b"a"}}
+    await region.close()

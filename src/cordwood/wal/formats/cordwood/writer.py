@@ -16,6 +16,7 @@ from cordwood.records import Batch
 from cordwood.wal.formats.cordwood.data_log import DataLog
 from cordwood.wal.formats.cordwood.data_record import HEADER_BYTES, encode_payloads, encode_write, record_bytes
 from cordwood.wal.formats.pending import PendingWrites, why_broken_off, with_outcome
+from cordwood.wal.formats.write_path import WritePath, after_append, after_resolving
 from cordwood.wal.record import WriteRecord
 
 BATCHES_IN_FLIGHT_MAX: Final = 4
@@ -84,8 +85,8 @@ class Writer(PendingWrites):
         self._queue: deque[Write] = deque()
         self._groups: deque[_Group] = deque()
         self._flushing = False
-        self._must_renew = False
-        self._resolving: asyncio.Task[None] | None = None
+        self._path = WritePath.WRITING
+        self._resolving: asyncio.Task[None] | None = None  # kept so that it is not collected
         self._appends: set[asyncio.Task[Sequence[int]]] = set()
 
     def check(self) -> None:
@@ -119,7 +120,7 @@ class Writer(PendingWrites):
         self.closed = True
         if asyncio.get_running_loop() is not self._loop:
             return  # another loop can wait for nothing of this one; what is under way, the engine finishes
-        while self._queue or self._groups or self._resolving is not None:
+        while self._queue or self._groups or self._path is WritePath.RESOLVING:
             await self._progress()
 
     def _flush_soon(self) -> None:
@@ -130,12 +131,12 @@ class Writer(PendingWrites):
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._resolving is not None:
+        writing = self._path is WritePath.WRITING
+        broken = writing and self._data.broken is not None  # as the meta log shows: nothing more is appended
+        if self._queue and (self._path is WritePath.UNRESOLVED or (broken and not self._groups)):
+            self._enter(WritePath.RESOLVING)
             return  # it flushes when it is done
-        if self._must_renew and self._queue:
-            self._resolve_soon()
-            return
-        while self._queue and len(self._groups) < BATCHES_IN_FLIGHT_MAX and not self._irregular():
+        while writing and not broken and self._queue and len(self._groups) < BATCHES_IN_FLIGHT_MAX:
             group = _Group(self._take_batch())
             self._groups.append(group)
             # Half of the time, so that there is some left to find out what became of an append without an answer.
@@ -175,9 +176,20 @@ class Writer(PendingWrites):
             self._data.region, write.owner, write.running_count, write.table, write.first, write.count, write.column
         )
 
-    def _irregular(self) -> bool:
-        """Whether an append has come back as it should not: nothing more is sent then, until that is resolved."""
-        return bool(self._groups) and (self._groups[0].settled or self._data.broken is not None)
+    def _enter(self, path: WritePath) -> None:
+        """Change the state, at this place only."""
+        before, self._path = self._path, path
+        if path is WritePath.RESOLVING:
+            self._resolve_soon(renew=before is WritePath.UNRESOLVED)
+
+    def _odd(self) -> bool:
+        """Whether an append has failed or left a gap, or the log is broken while some are under way."""
+        groups = self._groups
+        if not groups:
+            return False
+        if groups[0].settled or self._data.broken is not None:
+            return True
+        return any(group.settled and group.offsets is None for group in groups)
 
     def _on_append_done(self, group: _Group, append: asyncio.Task[Sequence[int]]) -> None:
         self._appends.discard(append)
@@ -201,10 +213,8 @@ class Writer(PendingWrites):
             if isinstance(error, TooLarge) and len(group.writes) == 1:
                 group.writes[0].attempts = ATTEMPTS_MAX  # it is refused for itself, and would be again
         self._ack()
-        if not self._irregular():
-            self._flush()
-        elif all(each.settled for each in self._groups):
-            self._resolve_soon()
+        self._enter(after_append(odd=self._odd(), all_returned=all(each.settled for each in self._groups)))
+        self._flush()
 
     def _ack(self) -> None:
         """Tell the callers of what has come back, in the order of the log, up to the first gap."""
@@ -229,23 +239,23 @@ class Writer(PendingWrites):
     def _finish(self, write: Write, error: CordwoodError | None = None) -> None:
         self._answer(write, write.size, error)
 
-    def _resolve_soon(self) -> None:
-        if self._resolving is None:
-            open_writes = {(w.owner, w.running_count): w for group in self._groups for w in group.writes}
-            self._groups.clear()
-            self._resolving = self._loop.create_task(self._resolve(open_writes))
-            self._resolving.add_done_callback(lambda done: self._on_resolve_done(open_writes, done))
+    def _resolve_soon(self, *, renew: bool) -> None:
+        open_writes = {(w.owner, w.running_count): w for group in self._groups for w in group.writes}
+        self._groups.clear()
+        self._resolving = self._loop.create_task(self._resolve(open_writes, renew))
+        self._resolving.add_done_callback(lambda done: self._on_resolve_done(open_writes, done))
 
     def _on_resolve_done(self, open_writes: dict[tuple[int, int], Write], task: asyncio.Task[None]) -> None:
-        # Not in the task: one that is cancelled before its first step does nothing, and an eager one may be done before
-        # it is known here.
-        self._resolving = None
-        if (broken_off := why_broken_off(task)) is not None:
-            self._give_up(list(open_writes.values()), self._why_not_found(broken_off))
+        # Not in the task: one that is cancelled before its first step does nothing.
+        failed = why_broken_off(task)
+        error = None if failed is None else self._why_not_found(failed)
+        if error is not None:
+            self._give_up(list(open_writes.values()), error)
+        self._enter(after_resolving(error))
         self._wake()
         self._flush()
 
-    async def _resolve(self, open_writes: dict[tuple[int, int], Write]) -> None:
+    async def _resolve(self, open_writes: dict[tuple[int, int], Write], renew: bool) -> None:
         """R11: find out what of the open writes is in the log; write the rest again, where nothing can come twice."""
 
         def found(offset: int, record: WriteRecord) -> None:
@@ -253,21 +263,17 @@ class Writer(PendingWrites):
             if write is not None:
                 self._finish(write)
 
-        try:
-            async with asyncio.timeout(self._seconds_left(open_writes.values() or self._queue)):
+        async with asyncio.timeout(self._seconds_left(open_writes.values() or self._queue)):
+            self._data.check_owner()
+            known = await self._data.knows_its_end()
+            if known:  # else the renewal shows what there is
+                await self._data.catch_up(seen=found)
                 self._data.check_owner()
-                known = await self._data.knows_its_end()
-                if known:  # else the renewal shows what there is
-                    await self._data.catch_up(seen=found)
-                    self._data.check_owner()
-                if open_writes or self._must_renew or not known:
-                    await self._data.renew(self._running_count, found)
-                    self._running_count = self._data.state.fence.running_count
-                    self._must_renew = False
-            again = [write for write in open_writes.values() if self._may_try_again(write)]
-            self._queue.extendleft(reversed(again))
-        except Exception as error:
-            self._give_up(list(open_writes.values()), self._why_not_found(error))
+            if open_writes or renew or not known:
+                await self._data.renew(self._running_count, found)
+                self._running_count = self._data.state.fence.running_count
+        again = [write for write in open_writes.values() if self._may_try_again(write)]
+        self._queue.extendleft(reversed(again))
 
     def _may_try_again(self, write: Write) -> bool:
         """After a renewal: it is not in the log, and never will be."""
@@ -278,7 +284,6 @@ class Writer(PendingWrites):
         return False
 
     def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:
-        self._must_renew = True
         if isinstance(error, Fenced):
             self.fenced = error
         if isinstance(error, Corrupt):

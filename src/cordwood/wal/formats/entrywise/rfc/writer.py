@@ -17,6 +17,7 @@ from cordwood.wal.formats.entrywise.codec import EntryKey
 from cordwood.wal.formats.entrywise.log import EntrywiseLog
 from cordwood.wal.formats.entrywise.rfc.codec import KEY_BYTES, encode_key, encode_value
 from cordwood.wal.formats.pending import PendingWrites, why_broken_off, with_outcome
+from cordwood.wal.formats.write_path import WritePath, after_append, after_resolving
 
 APPENDS_IN_FLIGHT_MAX: Final = 16
 STRAY_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -63,7 +64,8 @@ class RfcWriter(PendingWrites):
         self._odd: list[RfcWrite] = []  # failed, or with a gap in themselves
         self._strays: dict[tuple[int, int], bytes] = {}
         self._stray_bytes = 0
-        self._resolving: asyncio.Task[None] | None = None
+        self._path = WritePath.WRITING
+        self._resolving: asyncio.Task[None] | None = None  # kept so that it is not collected
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> list[bytes]:
         """The values of its records; `TooLarge` before anything has a number."""
@@ -97,20 +99,28 @@ class RfcWriter(PendingWrites):
         """No more writes; returns when those under way are decided."""
         self.closed = True
         if asyncio.get_running_loop() is self._loop:
-            while self._behind or self._resolving is not None:
+            while self._behind or self._path is WritePath.RESOLVING:
                 await self._progress()
 
     def _send(self) -> None:
-        while self._queue and len(self._appends) < APPENDS_IN_FLIGHT_MAX and not self._irregular():
+        # Without owner records there is nothing to renew: after UNRESOLVED the next append shows the gap again.
+        sends = self._path in (WritePath.WRITING, WritePath.UNRESOLVED)
+        while sends and self._queue and len(self._appends) < APPENDS_IN_FLIGHT_MAX:
             write = self._queue.popleft()
             # Half of the time, so that there is some left to find out what became of an append without an answer.
             append = self._loop.create_task(self._data.log.append(write.batch, timeout=self._timeout / 2))
             self._appends.add(append)
             append.add_done_callback(lambda done, write=write: self._on_append_done(write, done))  # type: ignore[misc]
 
-    def _irregular(self) -> bool:
-        """Whether an append has come back as it should not: nothing more is sent then, until that is resolved."""
-        return bool(self._arrived or self._odd) or self._resolving is not None
+    def _enter(self, path: WritePath) -> None:
+        """Change the state, at this place only."""
+        self._path = path
+        if path is WritePath.RESOLVING:
+            writes = [*self._odd, *self._arrived.values()]
+            self._odd.clear()
+            self._arrived.clear()
+            self._resolving = self._loop.create_task(self._resolve(writes))
+            self._resolving.add_done_callback(lambda done: self._on_resolve_done(writes, done))
 
     def _on_append_done(self, write: RfcWrite, append: asyncio.Task[Sequence[int]]) -> None:
         self._appends.discard(append)
@@ -125,20 +135,16 @@ class RfcWriter(PendingWrites):
             else:
                 self._odd.append(write)
         self._ack()
-        if not self._irregular():
-            self._send()
-        elif not self._appends:
-            writes = [*self._odd, *self._arrived.values()]
-            self._odd.clear()
-            self._arrived.clear()
-            self._resolving = self._loop.create_task(self._resolve(writes))
-            self._resolving.add_done_callback(lambda done: self._on_resolve_done(writes, done))
+        self._enter(after_append(odd=bool(self._odd or self._arrived), all_returned=not self._appends))
+        self._send()
 
     def _on_resolve_done(self, writes: list[RfcWrite], task: asyncio.Task[None]) -> None:
         # Not in the task: one that is cancelled before its first step does nothing.
-        self._resolving = None
-        if (broken_off := why_broken_off(task)) is not None:
-            self._give_up(writes, self._why_not_found(broken_off))
+        failed = why_broken_off(task)
+        error = None if failed is None else self._why_not_found(failed)
+        if error is not None:
+            self._give_up(writes, error)
+        self._enter(after_resolving(error))
         self._wake()
         self._send()
 
@@ -153,14 +159,11 @@ class RfcWriter(PendingWrites):
 
     async def _resolve(self, writes: list[RfcWrite]) -> None:
         """Find out what of the open writes is in the log, and whether it has records of another writer."""
-        try:
-            async with asyncio.timeout(self._timeout / 2):
-                await self._look_for(writes)
-            failed = [error for write in writes if (error := self._decide(write)) is not None]
-            if failed:
-                self._fail_late_ones(failed[0])
-        except Exception as error:
-            self._give_up(writes, self._why_not_found(error))
+        async with asyncio.timeout(self._timeout / 2):
+            await self._look_for(writes)
+        failed = [error for write in writes if (error := self._decide(write)) is not None]
+        if failed:
+            self._fail_late_ones(failed[0])
 
     async def _look_for(self, writes: list[RfcWrite]) -> None:
         """Read what is not applied yet; `Fenced` if a record in it is none of ours."""
