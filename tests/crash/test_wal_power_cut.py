@@ -8,8 +8,7 @@ import pytest
 from cordwood import Region
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
-from cordwood.wal.formats.cordwood import meta_writer as keeper
-from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood import snapshot, snapshot_policy
 from tests.crash.histories import cuts
 from tests.wal.model import Model
 from tests.wal.simulated import SimulatedEngine
@@ -64,7 +63,7 @@ async def lived(seed: int, crash_at: int | None) -> tuple[SimulatedFolder, Model
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 100)
-    monkeypatch.setattr(keeper, "SNAPSHOT_WRITES", 7)
+    monkeypatch.setattr(snapshot_policy, "SNAPSHOT_WRITES", 7)
 
 
 @pytest.mark.timeout(600)

@@ -13,10 +13,9 @@ from typing import Any
 
 import cordwood
 from cordwood import Batch, Client, CordwoodError, Fenced, Log, Region
-from cordwood.wal.formats.cordwood import meta_writer as meta_writer
-from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood import snapshot, snapshot_policy
 from cordwood.wal.formats.cordwood.meta_record import Marks, MetaOwner, SnapshotPart, decode_meta
-from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_keeper
+from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_meta_writer
 from tests.crash.values import say
 
 POINTS: dict[str, tuple[type, str]] = {
@@ -88,8 +87,8 @@ async def use(region: Region, table: int, chance: random.Random, *, drops: bool)
 
 
 async def main(url: str, point: str, codec: str) -> None:
-    rfc_keeper.NEEDLESS_MAX = 10  # type: ignore[misc]
-    meta_writer.SNAPSHOT_WRITES = 40  # type: ignore[misc]
+    rfc_meta_writer.NEEDLESS_MAX = 10  # type: ignore[misc]
+    snapshot_policy.SNAPSHOT_WRITES = 40  # type: ignore[misc]
     snapshot.PART_BYTES_MAX = 200  # type: ignore[misc]
     snapshot.TABLES_PER_TURN = 1  # type: ignore[misc]
     async with cordwood.connect(url) as cw:

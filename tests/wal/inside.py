@@ -17,7 +17,7 @@ def writer_of(region: Region) -> Writer:
     return writer
 
 
-def keeper_of(region: Region) -> MetaWriter:
+def meta_writer_of(region: Region) -> MetaWriter:
     meta_writer = region._owner().meta_writer
     assert isinstance(meta_writer, MetaWriter)
     return meta_writer

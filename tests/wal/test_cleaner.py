@@ -521,9 +521,9 @@ async def test_a_callback_may_close_what_it_is_called_for(url: str, what: str) -
             await closed.wait()
         with pytest.raises(Unavailable):
             await region.write(42, [b"y"])
-        assert region._owning is not None
-        assert region._owning.background is not None
-        await region._owning.background._task
+        assert region._owned is not None
+        assert region._owned.background is not None
+        await region._owned.background._task
     async with cordwood.connect(url) as cw:
         assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
 
@@ -555,9 +555,9 @@ async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
     new = await cw.wal("metrics").region(7)
     with pytest.raises(Fenced):
         await old.write(42, [b"zombie"])
-    assert old._owning is not None
-    assert old._owning.background is not None
-    await old._owning.background._task  # it ends by itself
+    assert old._owned is not None
+    assert old._owned.background is not None
+    await old._owned.background._task  # it ends by itself
     await new.close()
     assert isinstance((await meta_records(cw))[-1], SnapshotPart)
 
@@ -570,10 +570,10 @@ async def test_a_broken_region_is_not_cleaned_any_more(cw: Client) -> None:
     with pytest.raises(Corrupt):
         await old.write(42, [b"b"])
     assert await wal.region(7) is not old
-    assert old._owning is not None
-    assert old._owning.background is not None
+    assert old._owned is not None
+    assert old._owned.background is not None
     async with asyncio.timeout(10):
-        await old._owning.background._task  # it ends by itself: the log's close knows the new one
+        await old._owned.background._task  # it ends by itself: the log's close knows the new one
 
 
 async def test_a_region_that_nobody_has_any_more_is_closed_with_its_connection(url: str) -> None:

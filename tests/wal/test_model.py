@@ -18,8 +18,7 @@ from hypothesis.stateful import (
 )
 
 from cordwood import Client, CordwoodError, Fenced, Region, Wal
-from cordwood.wal.formats.cordwood import meta_writer as meta_writer
-from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood import meta_writer, snapshot, snapshot_policy
 from tests.wal.faulty import FaultyEngine
 from tests.wal.model import Model
 
@@ -32,7 +31,7 @@ async def test_a_region_is_what_a_dictionary_is(
     cw: Client, engine: str, monkeypatch: pytest.MonkeyPatch, odds: float
 ) -> None:
     # So small that a few writes make a snapshot, and a few tables make it have parts.
-    monkeypatch.setattr(meta_writer, "SNAPSHOT_WRITES", 6)
+    monkeypatch.setattr(snapshot_policy, "SNAPSHOT_WRITES", 6)
     monkeypatch.setattr(meta_writer, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 100)
     monkeypatch.setattr(snapshot, "TABLES_PER_TURN", 1)

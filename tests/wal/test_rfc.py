@@ -22,7 +22,7 @@ from cordwood import (
     Wal,
 )
 from cordwood.wal.formats.entrywise.codec import EntryKey, Known
-from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_keeper
+from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_meta_writer
 from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark
 from tests.wal.contents import by_table, taken
 from tests.wal.faulty import FAULTS, FaultyEngine
@@ -367,8 +367,8 @@ async def test_a_mark_that_failed_is_not_applied(cw: Client) -> None:
 async def test_the_meta_log_keeps_no_more_than_the_marks_that_are_needed(
     cw: Client, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 5)
-    monkeypatch.setattr(rfc_keeper, "MARKS_MAX", 3)
+    monkeypatch.setattr(rfc_meta_writer, "NEEDLESS_MAX", 5)
+    monkeypatch.setattr(rfc_meta_writer, "MARKS_MAX", 3)
     meta = cw.log("metrics_meta_7")
     async with wal(cw).region(7) as region:
         start = 0
@@ -396,7 +396,7 @@ async def test_marks_that_are_made_at_once_share_an_append(cw: Client, monkeypat
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] for table in range(50)})
         meta_writer = region._owner().meta_writer
-        assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+        assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
         appends, append = [], meta_writer._log.append
 
         async def counted(batch: Batch, **named: Any) -> Sequence[int]:
@@ -426,7 +426,7 @@ async def test_another_writer_s_mark_fences_and_is_never_trimmed(cw: Client, mon
     await old.write_many({42: [b"a"] * 9, 43: [b"b"] * 9})
     new = await wal(cw).region(7)
     await new.mark_deleted(43, through=5)
-    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", -100)  # after each mark it would trim
+    monkeypatch.setattr(rfc_meta_writer, "NEEDLESS_MAX", -100)  # after each mark it would trim
     await old.mark_deleted(42, through=1)
     with pytest.raises(Fenced, match="the record at offset 0 of metrics_meta_7/0 is not of this writer"):
         await old.mark_deleted(42, through=2)
@@ -459,12 +459,12 @@ async def test_an_own_mark_that_arrives_late_is_no_other_writer_s(cw: Client) ->
 async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_other_writer_s(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 2)
-    monkeypatch.setattr(rfc_keeper, "STRAYS_MAX", 0)  # there may be more marks than that
+    monkeypatch.setattr(rfc_meta_writer, "NEEDLESS_MAX", 2)
+    monkeypatch.setattr(rfc_meta_writer, "STRAYS_MAX", 0)  # there may be more marks than that
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] * 9 for table in range(3)})
         meta_writer = region._owner().meta_writer
-        assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+        assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
         append = meta_writer._log.append
         lost: list[Sequence[int]] = []
 
@@ -486,12 +486,12 @@ async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_oth
 async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
     cw: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rfc_keeper, "NEEDLESS_MAX", 2)
-    monkeypatch.setattr(rfc_keeper, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(rfc_meta_writer, "NEEDLESS_MAX", 2)
+    monkeypatch.setattr(rfc_meta_writer, "RETRY_SECONDS", 0)
     region = await wal(cw).region(7)
     await region.write(42, [b"a"] * 9)
     meta_writer = region._owner().meta_writer
-    assert isinstance(meta_writer, rfc_keeper.RfcMetaWriter)
+    assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
     append = meta_writer._append
 
     async def failing(records: Sequence[tuple[bytes, bytes]], *, whole: bool = False) -> int:
@@ -509,8 +509,7 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
     assert await cw.log("metrics_meta_7").bounds() == (0, 6)
     await region.mark_deleted(42, through=7)
     await region.close()
-    assert region._owning is not None
-    assert region._owning.failure is None
+    assert region._failure() is None
     start, end = await cw.log("metrics_meta_7").bounds()
     assert (start, end) == (7, 8)
 

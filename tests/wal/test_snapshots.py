@@ -8,12 +8,11 @@ import pytest
 import cordwood
 from cordwood import Batch, Client, Corrupt, Log, Timeout
 from cordwood.log import Follow
-from cordwood.wal.formats.cordwood import meta_writer as meta_writer
-from cordwood.wal.formats.cordwood import snapshot
+from cordwood.wal.formats.cordwood import snapshot, snapshot_policy
 from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, SnapshotPart, decode_meta
 from tests.wal.contents import by_table
 from tests.wal.faulty import FaultyEngine, FaultyLog
-from tests.wal.inside import data_of, keeper_of
+from tests.wal.inside import data_of, meta_writer_of
 
 
 async def meta_records(cw: Client) -> list[Any]:
@@ -126,14 +125,14 @@ async def test_r13_a_late_copy_of_a_snapshot_undoes_no_mark(cw: Client, monkeypa
 async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
     cw: Client, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
 ) -> None:
-    monkeypatch.setattr(meta_writer, name, limit)
+    monkeypatch.setattr(snapshot_policy, name, limit)
     region = await cw.wal("metrics").region(7)
     seen: set[int] = set()
     for n in range(1, 41):
         await region.write(42, [b"x" * 100])
         if name == "SNAPSHOT_MARKS":
             await region.mark_deleted(42, through=n)
-        task = keeper_of(region)._task
+        task = meta_writer_of(region)._task
         if task is not None:
             await asyncio.wait([task])
         found = await snapshots(cw)
@@ -149,20 +148,20 @@ async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
 async def test_r14_a_region_of_more_tables_makes_no_more_than_one_snapshot_in_so_many_writes_or_marks(
     cw: Client, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(meta_writer, name, 5)
+    monkeypatch.setattr(snapshot_policy, name, 5)
     region = await cw.wal("metrics").region(7)
     await region.write_many({table: [b"x"] * 10 for table in range(100)})
     await region.snapshot()
-    number = keeper_of(region)._number
+    number = meta_writer_of(region)._number
     for n in range(1, 251):
         if name == "SNAPSHOT_WRITES":
             await region.write(n % 100, [b"x"])
         else:
             await region.mark_deleted(n % 100, through=1 + n // 100)
-        task = keeper_of(region)._task
+        task = meta_writer_of(region)._task
         if task is not None:
             await asyncio.wait([task])
-    assert keeper_of(region)._number - number == 2
+    assert meta_writer_of(region)._number - number == 2
 
 
 async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
@@ -172,9 +171,9 @@ async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
     region = await cw.wal("metrics").region(7)
     for _ in range(30):
         await region.write(42, [b"x"])
-    monkeypatch.setattr(meta_writer, "SNAPSHOT_WRITES", 20)
+    monkeypatch.setattr(snapshot_policy, "SNAPSHOT_WRITES", 20)
     again = await cw.wal("metrics").region(7)
-    task = keeper_of(again)._task
+    task = meta_writer_of(again)._task
     assert task is not None
     await task
     assert again.stats().snapshot_lag == 0
@@ -183,7 +182,7 @@ async def test_r14_what_an_open_has_read_counts_towards_the_next_snapshot(
 async def test_marks_without_end_do_not_keep_a_snapshot_waiting(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cw.wal("metrics").region(7) as region:
         await region.write_many({table: [b"x"] * 20_000 for table in (1, 2)})
-        own = keeper_of(region)
+        own = meta_writer_of(region)
         append, under_way = own._append, asyncio.Event()
 
         async def noted(record: MetaRecord) -> int:
@@ -212,7 +211,7 @@ async def test_a_drop_makes_a_snapshot_and_many_of_them_make_few(cw: Client) -> 
     await region.write_many({table: [b"a"] for table in range(300)})
     for table in range(100):
         await region.drop_table(table)
-    assert keeper_of(region)._number < 50
+    assert meta_writer_of(region)._number < 50
     assert len((await cw.wal("metrics").region(7)).tables()) == 200
 
 
@@ -273,7 +272,7 @@ async def test_a_meta_log_that_was_emptied_is_rebuilt_with_a_warning(
         assert "metrics_meta_7/0 was cut before offset" in caplog.text
         assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [1, 2], 43: [1]}
         assert await region.write(42, [b"d"]) == range(3, 4)
-        task = keeper_of(region)._task
+        task = meta_writer_of(region)._task
         if task is not None:
             await task
         assert len(await snapshots(cw)) == 1, "made at once: the next open finds it"

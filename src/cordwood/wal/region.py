@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from cordwood.errors import CordwoodError, InvalidInput, Timeout, Trimmed, Unavailable
 from cordwood.log.arguments import checked_timeout
+from cordwood.wal.cleaning.background import BackgroundCleaner, Flush
+from cordwood.wal.cleaning.cleaner import Cleaner
 from cordwood.wal.formats.applied_log import AppliedLog
-from cordwood.wal.formats.interface import OpenRegion, RegionWriter, WriteUnderWay
+from cordwood.wal.formats.interface import OpenRegion, RegionMetaWriter, RegionWriter, WriteUnderWay
 from cordwood.wal.names import checked_id
-from cordwood.wal.owning import Owning
 from cordwood.wal.reading.reader import LogReader, Place, RegionReader
 from cordwood.wal.reading.recovery import Apply, Recovery, RecoveryReport
 from cordwood.wal.reading.scan import Channel
@@ -30,6 +31,16 @@ class _Limit(NamedTuple):
     until: float
 
 
+@dataclass(slots=True)
+class _Owned:
+    """The parts of a region that only its owner has."""
+
+    writer: RegionWriter
+    meta_writer: RegionMetaWriter
+    cleaner: Cleaner
+    background: BackgroundCleaner | None = None
+
+
 class Region:
     """A log that many tables share, with one owner. Made by `wal.region(id)`; used in the event loop that opened it.
 
@@ -44,17 +55,19 @@ class Region:
     def __init__(
         self,
         opened: OpenRegion,
-        owning: Owning | None,
         *,
         read_again: Callable[[], Awaitable[OpenRegion]],
         refusal: Callable[[], CordwoodError],
     ) -> None:
-        """Without `owning` it only reads, and `refusal` says why."""
+        """A region that was opened without a writer only reads, and `refusal` says why."""
         self.id = opened.data.region
         self._data = opened.data
         self._meta = opened.meta
         self._lost = opened.lost
-        self._owning = owning
+        self._owned: _Owned | None = None
+        if opened.writers is not None:
+            writer, meta_writer = opened.writers
+            self._owned = _Owned(writer, meta_writer, Cleaner(opened.data, meta_writer))
         self._read_again = read_again
         self._refusal = refusal
         self._closed = False
@@ -138,7 +151,7 @@ class Region:
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
         # For an owner: all that is acked is applied, and nobody else writes.
-        end = state.next_offset if self._owning is not None and self._usable() else self._data.end
+        end = state.next_offset if self._owned is not None and self._usable() else self._data.end
         # Nothing of it that is known here; what is written elsewhere may hold some.
         begin = state.next_offset if found is None else found
         return TableReader(self._table_reads, Channel(table, begin, end, (start, stop)))
@@ -185,7 +198,7 @@ class Region:
         await region.mark_deleted(42, through=2)
         ```
         """
-        owning = self._owner()
+        owned = self._owner()
         if type(through) is not int:
             raise TypeError(f"through: an int is needed, not {type(through).__name__}")
         found = self._data.state.known(self._table(table))
@@ -199,7 +212,7 @@ class Region:
                 f"{found.next_sequence - 1}",
                 outcome="not_written",
             )
-        await owning.meta_writer.mark(table, through, dropped=False, timeout=_seconds(timeout))
+        await owned.meta_writer.mark(table, through, dropped=False, timeout=_seconds(timeout))
 
     async def drop_table(self, table: int, *, timeout: float | None = None) -> None:
         """Delete all logs of a table that were written before the call, and the table; durable on return.
@@ -211,14 +224,14 @@ class Region:
         await region.drop_table(42)
         ```
         """
-        owning = self._owner()
+        owned = self._owner()
         self._table(table)
-        if self._data.state.known(table) is None and not owning.writer.has_given(table):
+        if self._data.state.known(table) is None and not owned.writer.has_given(table):
             return
-        last = owning.writer.last_given(table)
+        last = owned.writer.last_given(table)
         found = self._data.state.table_states.get(table)
         if found is None or found.dropped_through < last:
-            await owning.meta_writer.mark(table, last, dropped=True, timeout=_seconds(timeout))
+            await owned.meta_writer.mark(table, last, dropped=True, timeout=_seconds(timeout))
 
     async def snapshot(self, *, timeout: float | None = None) -> None:
         """Write down what is known of the tables, so that the next open reads only what comes after it.
@@ -254,7 +267,7 @@ class Region:
         self._check_open()
         state = self._data.state
         oldest, table = min(state.holders(), default=(None, None))
-        own = self._owning
+        own = self._owned
         return RegionStats(
             tables=sum(not meta.dropped for meta in state.table_states.values()),
             next_offset=state.next_offset,
@@ -267,7 +280,7 @@ class Region:
             trimmed_to=self._data.start if own is None else own.cleaner.trimmed_to,
             trim_refused=None if own is None else own.cleaner.refused or own.meta_writer.refused,
             lost=self._lost,
-            failure=None if own is None else own.failure,
+            failure=self._failure(),
         )
 
     async def close(self) -> None:
@@ -276,8 +289,14 @@ class Region:
         It is closed for everybody who has this object.
         """
         self._closed = True
-        if self._owning is not None:
-            await self._owning.close()
+        owned = self._owned
+        if owned is None:
+            return
+        owned.writer.closed = True  # before anything is awaited: a close that is cancelled leaves no open writer
+        if owned.background is not None:
+            await owned.background.close()
+        await owned.writer.close()
+        await owned.meta_writer.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -288,15 +307,28 @@ class Region:
         await self.close()
 
     def __repr__(self) -> str:
-        state = "open" if self._owning else "read-only"
+        state = "open" if self._owned else "read-only"
         if not self._usable():
             state = "closed" if self._closed else "fenced" if self._data.broken is None else "broken"
         return f"<cordwood.Region {self.id} in {self._data.log.name} {state}>"
 
+    def _clean_in_background(self, every: float, bytes_max: int, flush: Flush | None) -> None:
+        """Clean every so many seconds from now on, and ask `flush` for tables when the region is larger than that."""
+        owned = self._owner()
+        name = f"region {self.id} in {self._data.log.name}"
+        owned.background = BackgroundCleaner(owned.cleaner, name, every, bytes_max, flush, self)
+
+    def _failure(self) -> CordwoodError | None:
+        """Why something in the background failed, and has not gone well since."""
+        own = self._owned
+        if own is None:
+            return None
+        return (own.background and own.background.failure) or own.cleaner.failure or own.meta_writer.failure
+
     def _usable(self) -> bool:
         if self._closed or self._data.broken is not None:
             return False
-        return self._owning is None or self._owning.writer.fenced is None
+        return self._owned is None or self._owned.writer.fenced is None
 
     def _reader(self, place: Place, stop: int | None) -> LogReader:
         return LogReader(self._data.log, place, stop, self._start_over)
@@ -329,11 +361,11 @@ class Region:
     def _writable(self) -> RegionWriter:
         return self._owner().writer
 
-    def _owner(self) -> Owning:
-        if self._owning is None:
+    def _owner(self) -> _Owned:
+        if self._owned is None:
             raise self._refusal()
-        self._owning.writer.check()
-        return self._owning
+        self._owned.writer.check()
+        return self._owned
 
     async def _in_time(self, write: WriteUnderWay, limit: _Limit) -> range:
         try:

@@ -15,14 +15,11 @@ from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Tim
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
 from cordwood.log.topics import TopicConfig
-from cordwood.wal.cleaning.background import BackgroundCleaner
-from cordwood.wal.cleaning.cleaner import Cleaner
 from cordwood.wal.formats.by_name import format_of_codec
 from cordwood.wal.formats.cordwood.data_log import check_topic
-from cordwood.wal.formats.interface import OpenRegion, RegionLogs
+from cordwood.wal.formats.interface import RegionLogs
 from cordwood.wal.layout import LogPlace, RegionPlace, checked_layout
 from cordwood.wal.names import checked_id, checked_wal_name
-from cordwood.wal.owning import Owning
 from cordwood.wal.region import Region
 
 _LOGGER = logging.getLogger("cordwood")
@@ -175,27 +172,11 @@ class Wal:
             f"{socket.gethostname()}:{os.getpid()}",
         )
         opened = await (self._format.read(logs) if self._only_reads else self._format.own(logs))
-        return self._region_of(opened, lambda: self._format.read(logs), lambda: self._refusal(id))
-
-    def _region_of(
-        self,
-        opened: OpenRegion,
-        read_again: Callable[[], Awaitable[OpenRegion]],
-        refusal: Callable[[], CordwoodError],
-    ) -> Region:
-        if opened.owning is None:
-            return Region(opened, None, read_again=read_again, refusal=refusal)
-        writer, meta_writer = opened.owning
-        cleaner = Cleaner(opened.data, meta_writer)
-        owning = Owning(writer, meta_writer, cleaner)
-        region = Region(opened, owning, read_again=read_again, refusal=refusal)
-        if self._clean_every is not None:
+        region = Region(opened, read_again=lambda: self._format.read(logs), refusal=lambda: self._refusal(id))
+        if self._clean_every is not None and not self._only_reads:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
-            name = f"region {region.id} in {opened.data.log.name}"
-            owning.background = BackgroundCleaner(
-                cleaner, name, self._clean_every, self._region_bytes_max, flush, region
-            )
+            region._clean_in_background(self._clean_every, self._region_bytes_max, flush)
         return region
 
     @property

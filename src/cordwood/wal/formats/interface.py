@@ -101,7 +101,8 @@ class OpenRegion(NamedTuple):
     data: AppliedLog
     meta: MetaPlace
     lost: Mapping[int, range]
-    owning: tuple[RegionWriter, RegionMetaWriter] | None = None
+    writers: tuple[RegionWriter, RegionMetaWriter] | None = None
+    """Of writes and of marks; None: it only reads."""
 
 
 class RegionFormat(Protocol):

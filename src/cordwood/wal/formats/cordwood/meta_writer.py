@@ -16,18 +16,12 @@ from cordwood.wal.formats.cordwood.data_log import DataLog
 from cordwood.wal.formats.cordwood.meta_log import MetaLog
 from cordwood.wal.formats.cordwood.meta_record import HEADER_BYTES, MARK_BYTES, Marks, MetaRecord
 from cordwood.wal.formats.cordwood.snapshot import snapshot_of
+from cordwood.wal.formats.cordwood.snapshot_policy import Growth, is_due, is_due_after_drop, is_due_on_close
 from cordwood.wal.formats.cordwood.writer import Writer
 from cordwood.wal.formats.interface import Snapshotted
 from cordwood.wal.formats.marks import Mark, fail, failure, in_time
 from cordwood.wal.formats.pending import why_broken_off
 
-SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
-SNAPSHOT_WRITES: Final = 10_000
-SNAPSHOT_MARKS: Final = 10_000
-"""R14: a snapshot is due after so many bytes, writes or marks: an open never reads more than that. Where there are more
-tables, after as many writes or marks as there are: it has all of them, and would cost more than what it spares."""
-TABLES_PER_DROP: Final = 64
-"""A drop makes a snapshot due too; in a region of many tables, every so many drops as pay for it."""
 MARKS_MAX: Final = 20_000
 """Marks in one record, if it may be so large: 340 KB."""
 ATTEMPTS_MAX: Final = 3
@@ -93,20 +87,24 @@ class MetaWriter:
             return
         self._data.growth = lambda: None
         owned = self._writer.fenced is None and self._data.broken is None
-        if owned and (self._marks or self._marks_since or self._data.state.next_offset != self._meta.snapshot_offset):
+        next_offset, marks = self._data.state.next_offset, len(self._marks) + self._marks_since
+        if owned and is_due_on_close(next_offset=next_offset, snapshot_offset=self._meta.snapshot_offset, marks=marks):
             self._due = True
             self._run_soon()
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _look_whether_due(self) -> None:
+    def _growth(self) -> Growth:
         state = self._data.state
-        tables = len(state.table_states)
-        if (
-            state.writes - self._snapshot_writes >= max(SNAPSHOT_WRITES, tables)
-            or state.bytes - self._snapshot_bytes >= SNAPSHOT_BYTES
-            or self._marks_since >= max(SNAPSHOT_MARKS, tables)
-        ) and self._loop.time() >= self._not_before:
+        return Growth(
+            state.writes - self._snapshot_writes,
+            state.bytes - self._snapshot_bytes,
+            self._marks_since,
+            len(state.table_states),
+        )
+
+    def _look_whether_due(self) -> None:
+        if is_due(self._growth()) and self._loop.time() >= self._not_before:
             self._due = True
             self._run_soon()
 
@@ -154,7 +152,7 @@ class MetaWriter:
             if not mark.future.done():
                 mark.future.set_result(None)
         self._marks_since += len(marks)
-        if any(mark.dropped for mark in marks) and self._marks_since * TABLES_PER_DROP >= len(state.table_states):
+        if any(mark.dropped for mark in marks) and is_due_after_drop(self._growth()):
             self._due = True
         self._look_whether_due()
 
