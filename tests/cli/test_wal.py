@@ -27,7 +27,7 @@ async def region(folder: Path) -> None:
 
 def test_writing_makes_a_region_and_numbers_go_on(run: Command) -> None:
     ran = run("wal", "write", "metrics", "7", "42", "a", "b")
-    assert (ran.code, ran.out.split()) == (0, ["TABLE", "FIRST", "LAST", "LOGS", "42", "1", "2", "2"])
+    assert (ran.code, ran.out.split()) == (0, ["TABLE", "FIRST", "LAST", "ENTRIES", "42", "1", "2", "2"])
     ran = run("wal", "write", "metrics", "7", "42", "--json", stdin=b"c\nd\ne")
     assert lines(ran.out) == [{"table": 42, "start": 3, "stop": 6}]
     assert [log["payload"] for log in lines(run("wal", "replay", "metrics", "7", "--json").out)] == list("abcde")
@@ -40,7 +40,7 @@ def test_tables_for_people(run: Command) -> None:
     heading, *rows, held = run("wal", "tables", "metrics", "7").out.splitlines()
     assert heading == "TABLE  NEXT  DELETED THROUGH  LIVE  HIGH WATERMARK"
     assert [row.split()[:4] for row in rows] == [["42", "5", "0", "4"], ["43", "2", "0", "1"]]
-    assert held.endswith("from offset 1 on, where table 42 has live logs")
+    assert held.endswith("from offset 1 on, where table 42 has live entries")
     assert run("wal", "read", "metrics", "7", "42", "--start", "2").out.splitlines() == [
         "TABLE  SEQUENCE  OFFSET  PAYLOAD",
         "   42         2       1  base64:/w==",
@@ -86,14 +86,14 @@ def test_json_for_machines(run: Command) -> None:
 @pytest.mark.usefixtures("region")
 def test_what_is_marked_is_not_shown_and_cleaned_away(run: Command, folder: Path) -> None:
     ran = run("wal", "mark", "metrics", "7", "42", "--through", "3")
-    assert ran.out == "table 42 is deleted through 3: 1 of its logs are live\n"
+    assert ran.out == "table 42 is deleted through 3: 1 of its entries are live\n"
     assert lines(run("wal", "mark", "metrics", "7", "43", "--through", "1", "--json").out) == [
         {"table": 43, "deleted_through": 1}
     ]
     assert [log["payload"] for log in lines(run("wal", "replay", "metrics", "7", "--json").out)] == ["d"]
     trimmed, left = run("wal", "clean", "metrics", "7").out.splitlines()
     assert trimmed == "trimmed to offset 3, from 0"
-    assert left.endswith("are left, since table 42 has live logs there")
+    assert left.endswith("are left, since table 42 has live entries there")
     assert lines(run("log", "bounds", "metrics_data_7", "--json").out)[0]["start"] == 3
     assert run("wal", "mark", "metrics", "7", "42", "--through", "9").code == 2
     assert run("wal", "mark", "metrics", "7", "99", "--through", "1").code == 1

@@ -86,7 +86,7 @@ async def test_a_power_cut_at_any_operation_of_a_region_takes_nothing_that_was_a
 
 def copied(model: Model) -> Model:
     return Model(
-        {table: dict(logs) for table, logs in model.logs.items()},
+        {table: dict(entries) for table, entries in model.logs.items()},
         dict(model.deleted),
         set(model.dropped),
         set(model.maybe_written),

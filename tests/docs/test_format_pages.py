@@ -254,7 +254,7 @@ class TestWalMeta:
             owner=0, number=1, part=0, parts=1, high_watermark=64, trim_target=16,
             running_count=90, writes=64, bytes=6400, forgetful=False,
             tables=[42, 43], next_sequences=[5, 10], deleted_through=[1, 9], high_watermarks=[32, DROPPED],
-            entries=[2, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[64], position_bytes=[6400],
+            pairs=[2, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[64], position_bytes=[6400],
         ),
     )  # fmt: skip
 

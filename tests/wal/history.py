@@ -26,7 +26,7 @@ class History:
 
     async def check(self, region: Region) -> None:
         tables = await by_table(region)
-        found = {(table, number): payload for table, logs in tables.items() for number, payload in logs.items()}
+        found = {(table, number): payload for table, entries in tables.items() for number, payload in entries.items()}
         for place, payload in self.acked.items():
             assert found.get(place) == payload, f"acked and lost: {place}"
         payloads = list(found.values())

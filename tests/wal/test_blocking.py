@@ -17,13 +17,13 @@ def test_a_program_without_a_loop_writes_and_reads_a_region(url: str) -> None:
             assert (wal.name, region.id) == ("metrics", 7)
             assert region.write(42, [b"a", b"b"]) == range(1, 3)
             assert region.write_many({42: [b"c"], 43: [b"d"]}) == {42: range(3, 4), 43: range(1, 2)}
-            assert [(logs.table, logs.sequences) for logs in region.replay()] == [
+            assert [(entries.table, entries.sequences) for entries in region.replay()] == [
                 (42, range(1, 3)),
                 (42, range(3, 4)),
                 (43, range(1, 2)),
             ]
             with region.read(42, 2, 3) as reader:
-                assert [list(logs.payloads) for logs in reader] == [[b"b"]]
+                assert [list(entries.payloads) for entries in reader] == [[b"b"]]
             assert region.tables()[42].next_sequence == 4
             assert wal.regions() == [7]
         with pytest.raises(Unavailable):
@@ -37,10 +37,10 @@ def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
         region.write_many({table: [b"a", b"b"] for table in range(5)})
         applied: dict[int, list[bytes | None]] = {}
 
-        def apply(table: int, logs: TableEntries) -> None:
+        def apply(table: int, entries: TableEntries) -> None:
             if table == 3:
                 raise OSError("no memory")
-            applied[table] = list(logs.payloads)
+            applied[table] = list(entries.payloads)
 
         report = region.recover(apply, concurrency=2)
         assert applied == {table: [b"a", b"b"] for table in (0, 1, 2, 4)}
@@ -54,7 +54,7 @@ def test_whatever_a_blocking_function_raises_is_in_the_report_and_ends_no_more_t
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a", b"b"] for table in range(3)})
 
-        def apply(table: int, logs: TableEntries) -> None:
+        def apply(table: int, entries: TableEntries) -> None:
             if table == 1:
                 raise raised("of its own")
 
@@ -71,7 +71,7 @@ def test_as_many_tables_are_recovered_at_a_time_as_was_asked_for(url: str) -> No
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a"] for table in range(tables)})
 
-        def apply(table: int, logs: TableEntries) -> None:
+        def apply(table: int, entries: TableEntries) -> None:
             together.wait(30)
 
         report = region.recover(apply, concurrency=tables)
@@ -84,7 +84,7 @@ def test_apply_sees_the_context_variables_of_its_caller(url: str) -> None:
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write(42, [b"a"])
         request.set("mine")
-        region.recover(lambda table, logs: seen.append(request.get()))
+        region.recover(lambda table, entries: seen.append(request.get()))
     assert seen == ["mine"]
 
 
@@ -93,7 +93,7 @@ def test_threads_share_a_region(url: str) -> None:
         with ThreadPoolExecutor(8) as threads:
             done = list(threads.map(lambda n: region.write(n % 5, [b"%d" % n]), range(200)))
         assert len({(n % 5, numbers.start) for n, numbers in enumerate(done)}) == 200
-        assert sum(len(logs) for logs in region.replay()) == 200
+        assert sum(len(entries) for entries in region.replay()) == 200
 
 
 def test_an_owner_that_was_fenced_is_told(url: str) -> None:

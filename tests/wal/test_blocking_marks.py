@@ -16,7 +16,7 @@ def test_marks_drops_and_cleaning_work_without_an_event_loop(tmp_path: Path) -> 
         region.drop_table(43)
         region.snapshot()
         region.clean()
-        assert [list(logs.sequences) for logs in region.replay()] == [[2]]
+        assert [list(entries.sequences) for entries in region.replay()] == [[2]]
         assert list(region.tables()) == [42]
         stats = region.stats()
         assert (stats.held_by, stats.trimmed_to) == (42, stats.oldest_offset)

@@ -61,7 +61,7 @@ async def bounds(cw: Client) -> tuple[int, int]:
 
 
 async def numbers(region: Region) -> dict[int, list[int]]:
-    return {table: list(logs) for table, logs in (await by_table(region)).items()}
+    return {table: list(entries) for table, entries in (await by_table(region)).items()}
 
 
 async def test_what_no_table_needs_is_trimmed_and_what_one_needs_is_not(cw: Client) -> None:
@@ -248,8 +248,8 @@ async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_t
     assert await numbers(old) == {43: [3], 44: [1]}
     got: list[tuple[int, range]] = []
 
-    async def apply(table: int, logs: TableEntries) -> None:
-        got.append((table, logs.sequences))
+    async def apply(table: int, entries: TableEntries) -> None:
+        got.append((table, entries.sequences))
 
     await old.recover(apply)
     assert sorted(got) == [(43, range(3, 4)), (44, range(1, 2))]

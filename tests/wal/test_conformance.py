@@ -54,7 +54,7 @@ async def test_several_tables_each_with_two_writers_at_once(cw: Client, wal_of: 
         writes = await asyncio.gather(*(region.write(table, [b"x"] * 50) for table in range(5) for _ in range(2)))
         assert writes == [range(1, 51), range(51, 101)] * 5
         found = await by_table(region)
-    assert {table: list(logs) for table, logs in found.items()} == {table: [*range(1, 101)] for table in range(5)}
+    assert {table: list(entries) for table, entries in found.items()} == {table: [*range(1, 101)] for table in range(5)}
 
 
 async def test_several_regions_are_opened_again(url: str, wal_of: Open) -> None:

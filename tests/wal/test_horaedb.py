@@ -62,8 +62,8 @@ async def test_tables_logs_and_recovery_are_those_of_any_region(cw: Client, hora
         assert region.tables()[43].mapping == {1: 3}
         found: dict[int, list[bytes | None]] = {}
 
-        async def apply(table: int, logs: TableEntries) -> None:
-            found.setdefault(table, []).extend(logs.payloads)
+        async def apply(table: int, entries: TableEntries) -> None:
+            found.setdefault(table, []).extend(entries.payloads)
 
         report = await region.recover(apply)
         assert (report.applied, report.failed) == (5, {})
@@ -186,7 +186,7 @@ async def test_logs_that_retention_took_are_said_by_table_and_number(cw: Client,
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        (log_key(7, 42, 1)[:25], b"\0a", "a key of 25 bytes: one of this codec has 26"),
+        (log_key(7, 42, 1)[:25], b"\0a", "a key of 25 bytes: a key of this format has 26"),
         (None, b"\0a", "a key of 0 bytes"),
         (log_key(8, 42, 1), b"\0a", "a record of region 8 in the log of region 7"),
         (log_key(7, 42, 1, version=1), b"\0a", "version 1 of a key; this Cordwood knows version 0"),
@@ -214,7 +214,7 @@ async def test_what_is_no_record_is_damage_with_its_place(
         (pack(">BBQ", 0, 0, 7), SNAPSHOT[:-1], "a snapshot that is no protobuf message"),
         (pack(">BBQ", 0, 0, 7), b"\0\x13", "a snapshot that is no protobuf message"),
         (pack(">BBQ", 0, 0, 7), b"\0\x10" + b"\xff" * 11, "a snapshot that is no protobuf message"),
-        (b"\0", SNAPSHOT, "a key of 1 bytes: one of this codec has 10"),
+        (b"\0", SNAPSHOT, "a key of 1 bytes: a key of this format has 10"),
     ],
 )
 @pytest.mark.parametrize("engine", ["embedded"])
@@ -236,6 +236,6 @@ async def test_the_blocking_twin_reads_it_too(cw: Client, horaedb: HoraeDb, url:
     await horaedb.write(42, 1, [b"a", b"b"])
     with cordwood.sync.connect(url, read_only=True) as blocking:
         region = blocking.wal("metrics", codec="horaedb").region(7)
-        assert [bytes(logs.payloads[0] or b"") for logs in region.replay()] == [b"a", b"b"]
+        assert [bytes(entries.payloads[0] or b"") for entries in region.replay()] == [b"a", b"b"]
         with pytest.raises(InvalidInput, match="only reads"):
             region.write(42, [b"c"])

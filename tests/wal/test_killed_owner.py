@@ -60,8 +60,8 @@ class Truth:
         self.check_tables(region)
 
     async def check_whole(self, region: Region) -> None:
-        for table, logs in (await by_table(region)).items():
-            self.check(table, 1, logs)
+        for table, entries in (await by_table(region)).items():
+            self.check(table, 1, entries)
         self.check_tables(region)
 
     def check_tables(self, region: Region) -> None:

@@ -15,7 +15,7 @@ from tests.wal.contents import by_table, taken
 
 
 async def numbers(region: Region) -> dict[int, list[int]]:
-    return {table: list(logs) for table, logs in (await by_table(region)).items()}
+    return {table: list(entries) for table, entries in (await by_table(region)).items()}
 
 
 async def start_of(cw: Client, topic: str = "metrics_data_7") -> int:

@@ -80,13 +80,13 @@ async def test_greptimedb_3808_horaedb_412_many_tables_are_recovered_by_one_read
         await region.recover(_applied(applied))
         assert len(reads) == 1
         monkeypatch.undo()
-        assert applied == {table: list(logs) for table, logs in (await by_table(region)).items()}
+        assert applied == {table: list(entries) for table, entries in (await by_table(region)).items()}
 
 
 def _applied(into: dict[int, list[int]], turns: int = 0) -> Apply:
-    async def apply(table: int, logs: TableEntries) -> None:
-        for _ in range(max(0, turns - logs.sequences.start)):
+    async def apply(table: int, entries: TableEntries) -> None:
+        for _ in range(max(0, turns - entries.sequences.start)):
             await asyncio.sleep(0)
-        into.setdefault(table, []).extend(logs.sequences)
+        into.setdefault(table, []).extend(entries.sequences)
 
     return apply

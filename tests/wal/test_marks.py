@@ -21,7 +21,7 @@ async def filled(cw: Client) -> Region:
 
 
 async def numbers(region: Region) -> dict[int, list[int]]:
-    return {table: list(logs) for table, logs in (await by_table(region)).items()}
+    return {table: list(entries) for table, entries in (await by_table(region)).items()}
 
 
 async def test_what_is_marked_is_left_out_of_every_reading_and_after_a_reopening(cw: Client) -> None:
@@ -35,8 +35,8 @@ async def test_what_is_marked_is_left_out_of_every_reading_and_after_a_reopening
         assert await taken(region.read(42, 1, 5)) == []
         applied: dict[int, list[int]] = {42: [], 43: []}
 
-        async def apply(table: int, logs: object) -> None:
-            applied[table] += logs.sequences  # type: ignore[attr-defined]
+        async def apply(table: int, entries: object) -> None:
+            applied[table] += entries.sequences  # type: ignore[attr-defined]
 
         report = await region.recover(apply)
         assert applied == {42: [6, 7, 8, 9], 43: [*range(1, 10)]}
@@ -223,7 +223,7 @@ async def test_r12_a_zombie_whose_meta_log_lost_its_end_marks_and_trims_nothing(
         await old.mark_deleted(42, through=through)
     await lose_end(cw, "metrics_meta_7", 4)
     new = await cw.wal("metrics").region(7)  # its record lands where the old one has read already
-    said = r"metrics_meta_7/0 goes on at 3, and had a record at 5: .*: open region 7 again"
+    said = r"metrics_meta_7/0 continues at 3, and had a record at 5: .*: open region 7 again"
     with pytest.raises(Corrupt, match=said) as told:
         await old.mark_deleted(42, through=9)
     assert told.value.outcome == "unknown"

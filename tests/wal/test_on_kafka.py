@@ -93,7 +93,7 @@ async def test_a_write_that_a_lowered_limit_refuses_takes_no_other_with_it(kafka
         assert isinstance(refused, TooLarge)
         assert refused.outcome == "not_written"
         assert results == [range(1, 2)] * 9
-        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {
+        assert {table: list(entries) for table, entries in (await by_table(region)).items()} == {
             table: [1] for table in range(10) if table != 5
         }
 
@@ -191,7 +191,7 @@ async def test_r11_a_renewal_that_lands_below_what_was_read_is_the_last_one(cw: 
     refused = asyncio.create_task(region.write(42, [b"refused"]))
     await log.went_wrong.wait()
     engine.be_well()
-    with pytest.raises(Corrupt, match="metrics_data_7/0 goes on at 5, and had a record at 5"):
+    with pytest.raises(Corrupt, match="metrics_data_7/0 continues at 5, and had a record at 5"):
         await refused
     for _ in range(3):
         with pytest.raises(Corrupt):
@@ -237,7 +237,7 @@ async def test_a_log_that_lost_its_end_says_so(cw: Client) -> None:
     await cw.delete_topic("metrics_data_7")
     await cw.create_topic("metrics_data_7")
     # What was known of the old topic may fail once more before the new one answers.
-    said = r"metrics_data_7/0 goes on at \d, and had a record at 5: .*: open region 7 again"
+    said = r"metrics_data_7/0 continues at \d, and had a record at 5: .*: open region 7 again"
     with pytest.raises(Corrupt, match=said):
         while True:
             try:

@@ -143,7 +143,10 @@ async def test_r15_of_a_region_that_was_cut_the_rest_is_there_and_no_number_come
     await cw.log("metrics_data_7").trim(before=2)
     async with cw.wal("metrics").region(7) as region:
         assert "metrics_data_7/0 was cut before offset 2" in caplog.text
-        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {43: [*range(1, 6)], 44: [1]}
+        assert {table: list(entries) for table, entries in (await by_table(region)).items()} == {
+            43: [*range(1, 6)],
+            44: [1],
+        }
         assert await region.write(43, [b"d"]) == range(6, 7)
         assert (await region.write(42, [b"e"])).start > 9
     await cw.log("metrics_data_7").trim(before=(await cw.log("metrics_data_7").bounds())[1] - 1)

@@ -84,8 +84,8 @@ async def test_a_region_lives_through_openings_marks_and_cleaning(cw: Client) ->
             }
             found: dict[int, list[bytes | None]] = {}
 
-            async def apply(table: int, logs: TableEntries, found: dict[int, list[bytes | None]] = found) -> None:
-                found.setdefault(table, []).extend(logs.payloads)
+            async def apply(table: int, entries: TableEntries, found: dict[int, list[bytes | None]] = found) -> None:
+                found.setdefault(table, []).extend(entries.payloads)
 
             assert (await region.recover(apply)).failed == {}
             assert found == {42: [b""], 43: [b"c"] * 3}
@@ -385,7 +385,7 @@ async def test_the_meta_log_keeps_no_more_than_the_marks_that_are_needed(
         async with cordwood.connect(url, read_only=read_only) as again, wal(again).region(7) as region:
             tables = region.tables()
             assert {table: tables[table].deleted_through for table in range(10)} == {**dict.fromkeys(range(9), 7), 9: 0}
-            assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {
+            assert {table: list(entries) for table, entries in (await by_table(region)).items()} == {
                 0: [8],
                 9: [*range(1, 8)],
             }
@@ -517,7 +517,7 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        (b"\0" * 13, b"\0a", "a key of 13 bytes: one of this codec has 14"),
+        (b"\0" * 13, b"\0a", "a key of 13 bytes: a key of this format has 14"),
         (pack(">BIQB", 3, 42, 1, 0), b"\0a", "version 3 of a key; this Cordwood knows version 0"),
         (pack(">BIQB", 0, 42, 1, 2), b"\0a", "is_start is 2: it is 0 or 1"),
         (pack(">BIQB", 0, 42, 1, 0), b"\1a", "version 1 of a value"),
@@ -539,7 +539,7 @@ async def test_what_is_no_record_is_damage_with_its_place(
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        (b"\0", b"\0" * 9, "a key of 1 bytes: one of this codec has 5"),
+        (b"\0", b"\0" * 9, "a key of 1 bytes: a key of this format has 5"),
         (pack(">BI", 1, 42), b"\0" * 9, "version 1 of a key"),
         (pack(">BI", 0, 42), b"\1" * 9, "version 1 of a value"),
         (pack(">BI", 0, 42), b"\0" * 8, "a mark of 8 bytes: it has 9"),
@@ -559,6 +559,6 @@ def test_the_blocking_twin_has_it_too(url: str) -> None:
         with cw.wal("metrics", codec="rfc").region(7) as region:
             assert region.write(42, [b"a", b"b"]) == range(1, 3)
             region.mark_deleted(42, through=1)
-            assert [list(logs.payloads) for logs in region.replay()] == [[b"b"]]
+            assert [list(entries.payloads) for entries in region.replay()] == [[b"b"]]
         with cw.wal("metrics", codec="rfc").region(7) as region:
             assert region.tables()[42].deleted_through == 1

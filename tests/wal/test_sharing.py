@@ -32,7 +32,7 @@ def all_of(table: int) -> list[bytes]:
 
 
 async def payloads_of(reader: RegionReader) -> list[bytes | None]:
-    return [payload async for logs in reader for payload in logs.payloads]
+    return [payload async for entries in reader for payload in entries.payloads]
 
 
 def counted(region: Region, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | None, int | None]]:

@@ -270,7 +270,7 @@ async def test_a_meta_log_that_was_emptied_is_rebuilt_with_a_warning(
     await log.trim(before=(await log.bounds())[1])
     async with cw.wal("metrics").region(7) as region:
         assert "metrics_meta_7/0 was cut before offset" in caplog.text
-        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [1, 2], 43: [1]}
+        assert {table: list(entries) for table, entries in (await by_table(region)).items()} == {42: [1, 2], 43: [1]}
         assert await region.write(42, [b"d"]) == range(3, 4)
         task = meta_writer_of(region)._task
         if task is not None:
@@ -312,7 +312,7 @@ async def test_a_loss_behind_the_snapshot_is_told_as_far_as_later_records_tell(
         assert again.stats().lost == {42: range(1, 6), 43: range(3, 4), 44: range(1, 5)}
         for told in ("table 42: 1 to 5", "table 43: 3 to 3", "table 44: 1 to 4"):
             assert told in caplog.text
-        assert {table: list(logs) for table, logs in (await by_table(again)).items()} == {42: [6], 44: [5]}
+        assert {table: list(entries) for table, entries in (await by_table(again)).items()} == {42: [6], 44: [5]}
         assert (await again.write(43, [b"i"])).start > 4, "it had 4 logs, though nobody knows that any more"
         assert (await again.write(46, [b"j"])).start > 1
         assert (await again.write(45, [b"k"])).start > 1, "there may have been such a table"
@@ -341,11 +341,14 @@ async def test_a_data_log_that_lost_its_end_is_opened_its_numbers_go_on_and_the_
             assert await region.write(43, [b"new"]) == range(61 + life, 62 + life)
             assert len((await by_table(region))[42]) == life + 1
             await region.mark_deleted(42, through=10)
-    assert "metrics_data_7/0 lost its end, and lost are: table 42: 11 to 30" in caplog.text
+    assert "metrics_data_7/0 lost its end, and these entries are lost: table 42: 11 to 30" in caplog.text
     async with cw.wal("metrics").region(7) as region:
         await region.mark_deleted(42, through=32)
         await region.clean()
-        assert {table: list(logs) for table, logs in (await by_table(region)).items()} == {42: [33], 43: [61, 62, 63]}
+        assert {table: list(entries) for table, entries in (await by_table(region)).items()} == {
+            42: [33],
+            43: [61, 62, 63],
+        }
 
 
 async def test_what_is_no_record_of_the_meta_log_is_damage_with_its_place(cw: Client) -> None:

@@ -137,7 +137,9 @@ async def test_more_writes_than_may_be_pending_wait_for_room(cw: Client, monkeyp
     monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 1000)
     async with cw.wal("metrics").region(7) as region:
         await asyncio.gather(*(region.write(table, [b"x" * 200]) for table in range(100) for _ in range(3)))
-        assert {table: len(logs) for table, logs in (await by_table(region)).items()} == dict.fromkeys(range(100), 3)
+        assert {table: len(entries) for table, entries in (await by_table(region)).items()} == dict.fromkeys(
+            range(100), 3
+        )
         assert writer_of(region)._pending_bytes == 0
 
 

@@ -1,4 +1,4 @@
-"""Where the two logs of a region lie. Nothing else knows the names of its topics."""
+"""The topics and partitions of a region's two logs. No other module knows the names of its topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LogPlace(NamedTuple):
 
 
 class RegionPlace(NamedTuple):
-    """The logs of one region. Where its data lie is the region: that topic is made last, and listed."""
+    """The logs of one region. The topic of its data log is made last, and marks that the region exists."""
 
     data: LogPlace
     meta: LogPlace
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
     """
 
     data: str
-    """What stands between the name and the region's id."""
+    """The part between the name and the region's id."""
     meta: str
     meta_partition: int
 

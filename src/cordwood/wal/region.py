@@ -25,7 +25,7 @@ from cordwood.wal.stats import RegionStats
 
 
 class _Limit(NamedTuple):
-    """The time that a write has: for the room that it waits for, and all that comes after."""
+    """The time that a write has, including the time for which it waits for room."""
 
     seconds: float
     until: float
@@ -74,7 +74,7 @@ class Region:
         self._table_reads = TableReads(self._scan, self._end)
 
     async def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
-        """Write logs of one table, all or none of them, and return their sequence numbers once they are durable.
+        """Write entries of one table, all or none of them, and return their sequence numbers once they are durable.
 
         Numbers of a table begin at 1 and only grow. `Fenced`: another owner has the region. A cancelled write, and one
         whose time is over, may become durable.
@@ -86,20 +86,20 @@ class Region:
         writer = self._writable()
         limit = _limit(timeout)
         column = writer.column_of(self._table(table), checked_payloads(payloads))
-        count = len(payloads)  # of what is in the column: while it waits for room, its caller may fill the list again
+        count = len(payloads)  # as in the column: while it waits for room, its caller may change the list
         if writer.full:
             await writer.room(None if limit is None else limit.seconds)
         write = writer.put(table, count, column)
-        # Without a limit of its own it has those of the appends that it takes.
+        # Without a limit of its own the timeouts of its appends bound it.
         return await (write.future if limit is None else self._in_time(write, limit))
 
     async def write_many(
         self, writes: Mapping[int, Sequence[bytes]], *, timeout: float | None = None
     ) -> dict[int, range]:
-        """Write logs of several tables; what is of one table is all or nothing: {table: sequence numbers}.
+        """Write entries of several tables, each table's all or none of them: {table: sequence numbers}.
 
         If some fail, the error has `written` and `unknown`: the numbers of the tables that did and that may have
-        succeeded. Of what cannot be written at all (`InvalidInput`, `TooLarge`) no table's logs are.
+        succeeded. `InvalidInput` and `TooLarge` come before anything is written.
 
         ```python
         await region.write_many({42: [b"a"], 43: [b"b", b"c"]})  # {42: range(3, 4), 43: range(1, 3)}
@@ -120,7 +120,7 @@ class Region:
         return _all_or_error(under_way, await asyncio.gather(*waits, return_exceptions=True))
 
     def replay(self) -> RegionReader:
-        """Read the whole region in log order, to the end at the call; what is marked deleted is left out.
+        """Read the whole region in log order, to the end at the call, without deleted entries.
 
         ```python
         async with region.replay() as reader:
@@ -132,10 +132,10 @@ class Region:
         return self._reader(_first_place(self._data), self._data.end)
 
     def read(self, table: int, start: int = 1, stop: int | None = None) -> RegionReader:
-        """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
+        """Read the entries of one table with the sequence numbers [start, stop), to the end at the call.
 
-        On a read-only connection it is to the end at the first step. What is marked deleted is left out. Readers of
-        several tables that are open at once share one way through the log: none of them waits for another one.
+        On a read-only connection it is to the end at the first step. Deleted entries are left out. Readers of several
+        tables that are open at once share one way through the log: none of them waits for another one.
 
         ```python
         async with region.read(42, start=2) as reader:
@@ -150,9 +150,9 @@ class Region:
                 raise InvalidInput(f"{name} is {sequence}: sequence numbers begin at 1")
         state = self._data.state
         found = state.offset_of(table, max(start, state.deleted.get(table, 0) + 1))
-        # For an owner: all that is acked is applied, and nobody else writes.
+        # An owner has applied every acked write, and is the only writer.
         end = state.next_offset if self._owned is not None and self._usable() else self._data.end
-        # Nothing of it that is known here; what is written elsewhere may hold some.
+        # The state knows no entry of it; another process may have written some since.
         begin = state.next_offset if found is None else found
         return TableReader(self._table_reads, Channel(table, begin, end, (start, stop)))
 
@@ -162,7 +162,7 @@ class Region:
         """Replay the tables, all or these, each in its order: `await apply(table, entries)` for each of their writes.
 
         The region is read once for all of them. Up to `concurrency` tables are applied at a time; one that is slow, or
-        for which `apply` raises, holds back none of the others. What it raised is in the report, under `failed`.
+        for which `apply` raises, holds back none of the others. The report has the exceptions, under `failed`.
 
         ```python
         report = await region.recover(apply)
@@ -178,7 +178,7 @@ class Region:
         return await Recovery(self._scan, _first_place(data).start, stop, apply, tables).run(concurrency)
 
     def tables(self) -> dict[int, TableMeta]:
-        """What is known of each table that was written: numbers, and where it lies. No I/O.
+        """The sequence numbers and offsets of each table that was written. No I/O.
 
         ```python
         region.tables()[42].next_sequence  # 3
@@ -188,11 +188,11 @@ class Region:
         return self._data.state.tables()
 
     async def mark_deleted(self, table: int, *, through: int, timeout: float | None = None) -> None:
-        """Say that the logs of a table up to this number, and with it, are not needed any more.
+        """Mark the entries of a table up to this sequence number, inclusive, as deleted.
 
-        It is durable on return: they are not given out again, and cleaning makes room of them. At or below an earlier
-        mark, and for a table that is dropped or was never written, it has no effect. Beyond the table's last log it is
-        `InvalidInput`.
+        The mark is durable on return: no reader returns these entries again, and cleaning frees their space. At or
+        below an earlier mark, and for a table that is dropped or was never written, it has no effect. Beyond the
+        table's last entry it is `InvalidInput`.
 
         ```python
         await region.mark_deleted(42, through=2)
@@ -215,10 +215,10 @@ class Region:
         await owned.meta_writer.mark(table, through, dropped=False, timeout=_seconds(timeout))
 
     async def drop_table(self, table: int, *, timeout: float | None = None) -> None:
-        """Delete all logs of a table that were written before the call, and the table; durable on return.
+        """Delete all entries of a table that were written before the call, and the table; durable on return.
 
-        Its numbers never come back: a write makes the table anew, and goes on behind them. Twice, or of a table that
-        was never written, it has no effect.
+        Its sequence numbers never come back: a later write makes the table anew, and continues after them. A second
+        call, and one for a table that was never written, have no effect.
 
         ```python
         await region.drop_table(42)
@@ -234,10 +234,10 @@ class Region:
             await owned.meta_writer.mark(table, last, dropped=True, timeout=_seconds(timeout))
 
     async def snapshot(self, *, timeout: float | None = None) -> None:
-        """Write down what is known of the tables, so that the next open reads only what comes after it.
+        """Write a snapshot of the tables, so that the next open reads only the records after it.
 
-        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, where there are more tables), on a
-        drop, by the cleaner and on close.
+        The region also makes one by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, if it has more tables),
+        on a drop, by the cleaner and on close.
 
         ```python
         await region.snapshot()
@@ -246,9 +246,9 @@ class Region:
         await self._owner().meta_writer.snapshot(_seconds(timeout))
 
     async def clean(self, *, timeout: float | None = None) -> None:
-        """Trim what no table needs any more, after a snapshot that says so.
+        """Trim the data log up to the oldest live entry of any table, after a snapshot that confirms it.
 
-        The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
+        The background cleaner does the same, see `cw.wal`.
 
         ```python
         await region.mark_deleted(42, through=2)
@@ -258,7 +258,7 @@ class Region:
         await self._owner().cleaner.clean(_seconds(timeout))
 
     def stats(self) -> RegionStats:
-        """How the region is doing: its size, and who holds it back. No I/O.
+        """How the region is doing: its size, and the table that holds it back. No I/O.
 
         ```python
         region.stats().held_by  # 42
@@ -284,9 +284,9 @@ class Region:
         )
 
     async def close(self) -> None:
-        """Finish what is under way, leave a snapshot, and let go; twice is fine.
+        """Finish the writes under way, and leave a snapshot; twice is fine.
 
-        It is closed for everybody who has this object.
+        It is closed for every user of this object.
         """
         self._closed = True
         owned = self._owned
@@ -334,7 +334,7 @@ class Region:
         return LogReader(self._data.log, place, stop, self._start_over)
 
     def _scan(self, start: int, stop: int) -> LogReader:
-        """From a write that counts, or from where the state ends: there no write needs to be."""
+        """Read from a write that counts, or from the end of the state, where there may be none."""
         data = self._data
         return self._reader(_end_place(data) if start == data.state.next_offset else _place_at(data, start), stop)
 
@@ -342,7 +342,7 @@ class Region:
         return (await self._data.log.bounds())[1]
 
     async def _start_over(self, trimmed: Trimmed) -> Place:
-        """R16: where to go on reading after a trim."""
+        """R16: the place at which a reader continues after a trim."""
         place = _first_place(self._data)
         if place.start >= trimmed.start:
             return place  # by this owner
@@ -382,13 +382,13 @@ class Region:
 
 
 def _first_place(data: AppliedLog) -> Place:
-    """Before the first live log."""
+    """The place of the oldest live entry, or the end."""
     oldest = data.state.oldest_live
     return _end_place(data) if oldest is None else _place_at(data, oldest)
 
 
 def _place_at(data: AppliedLog, offset: int) -> Place:
-    """A place that a mapping names holds a write that counts."""
+    """The place of a write that counts, as every offset in a mapping is."""
     return Place(offset, data.state.fence.at(offset), data.state.deleted, data)
 
 

@@ -23,22 +23,22 @@ class RegionStats:
     next_offset: int
     """The first offset of the data log that is not applied here."""
     oldest_offset: int | None
-    """Where the oldest live log lies, or a little before; None: there are no live logs."""
+    """The offset of the oldest live entry, or a little less; None: there are no live entries."""
     held_by: int | None
-    """The table of that log: nothing can be cleaned before it is marked."""
+    """The table of that entry: nothing can be cleaned before the entry is marked."""
     lag: int
-    """Records of the data log from the oldest live log on."""
+    """Records of the data log from the oldest live entry on."""
     bytes: int
     """About how large they are."""
     snapshot_lag: int
     """Records of the data log since the last snapshot, which the next open reads."""
     pruned_to: int
-    """What lies before this offset is not needed any more, and a snapshot says so."""
+    """Safe to trim up to this offset, which a durable snapshot confirms."""
     trimmed_to: int
-    """What lies before this offset is gone; less than `pruned_to` where the log refuses to trim."""
+    """Trimmed up to this offset; less than `pruned_to` if the log refuses to trim."""
     trim_refused: CordwoodError | None
-    """Why it does."""
+    """The error with which it refuses."""
     lost: Mapping[int, range]
-    """What was missing at the opening: numbers by table, as far as they are known."""
+    """Sequence numbers of entries that were missing at the opening, by table, as far as they are known."""
     failure: CordwoodError | None
     """Why the last snapshot, clean or call of `on_flush_needed` failed; None: it did not."""

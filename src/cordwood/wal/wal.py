@@ -60,7 +60,7 @@ class Wal:
         region_bytes_max: int = REGION_BYTES_MAX,
         on_flush_needed: OnFlushNeeded | None = None,
     ) -> None:
-        """`on_open` is told each region, for whoever closes the engine; `Unavailable` if that was done meanwhile."""
+        """`on_open` gets each region, so that it is closed with the engine; `Unavailable` if that is closed already."""
         self.name = checked_wal_name(name)
         self._layout = checked_layout(layout)
         self._format = format_of_codec(codec)
@@ -94,9 +94,9 @@ class Wal:
     def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> Opening:
         """Open a region, or make it; `await` it, or use it as `async with`.
 
-        `create=False`: `NotFound` if there is none. Whoever opens a region owns it: an earlier owner is fenced, and can
-        write no more. This object gives back the region that it has open. On a read-only connection nobody is fenced,
-        and nothing is made.
+        `create=False`: `NotFound` if there is none. Opening a region takes it: an earlier owner is fenced, and can
+        write no more. This object returns the region that it has open already. On a read-only connection an open
+        fences nobody, and makes nothing.
 
         ```python
         async with wal.region(7) as region:
@@ -184,11 +184,11 @@ class Wal:
         return self._read_only or self._format.only_reads
 
     def _refusal(self, id: int) -> CordwoodError:
-        """Why a region that only reads does."""
+        """The error for a write to a region that only reads."""
         if self._format.only_reads:
             return InvalidInput(
-                f"region {id} of {self.name!r} has the codec {self._codec_name!r}, which only reads: whoever else"
-                " writes it also deletes its logs and cleans it",
+                f"region {id} of {self.name!r} has the codec {self._codec_name!r}, which only reads:"
+                " the program that writes it also deletes its entries and cleans it",
                 outcome="not_written",
             )
         return Unavailable(
@@ -205,7 +205,7 @@ class Wal:
         try:
             info = await self._engine.topic(topic, timeout=timeout)
         except NotFound:
-            _LOGGER.warning("topic %s is missing, and made anew: deleted logs of region %d may come back", topic, id)
+            _LOGGER.warning("topic %s is missing and made anew: deleted entries of region %d may return", topic, id)
             await self._make(topic, place.partitions, timeout)
             info = await self._engine.topic(topic, timeout=timeout)
         check_topic(info, place.partitions)

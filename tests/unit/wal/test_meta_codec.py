@@ -23,7 +23,7 @@ SNAPSHOT = SnapshotPart(
     owner=5, number=3, part=1, parts=2, high_watermark=64, trim_target=16,
     running_count=90, writes=60, bytes=4096, forgetful=True,
     tables=[42, 43, 44], next_sequences=[5, 9, 4], deleted_through=[1, 8, 3], high_watermarks=[32, 60, DROPPED],
-    entries=[2, 0, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[20], position_bytes=[1000],
+    pairs=[2, 0, 0], firsts=[2, 4], offsets=[16, 31], position_offsets=[20], position_bytes=[1000],
 )  # fmt: skip
 RECORDS: list[MetaRecord] = [
     MetaOwner(5, 77, "db1:4711"),
@@ -32,7 +32,7 @@ RECORDS: list[MetaRecord] = [
     SNAPSHOT,
     SNAPSHOT._replace(
         part=0, parts=1, forgetful=False, tables=[], next_sequences=[], deleted_through=[], high_watermarks=[],
-        entries=[], firsts=[], offsets=[], position_offsets=[], position_bytes=[],
+        pairs=[], firsts=[], offsets=[], position_offsets=[], position_bytes=[],
     ),
 ]  # fmt: skip
 

@@ -18,7 +18,7 @@ def state_with(tables: int, writes: int) -> RegionState:
     for write in range(writes):
         table = write % tables
         state.apply_write(1 + write, 0, 2 * write, table, 1 + 2 * (write // tables), 2)
-        state.grew(1, 100)
+        state.note_growth(1, 100)
     return state
 
 
@@ -113,7 +113,7 @@ async def test_a_state_is_the_same_after_it_was_a_snapshot() -> None:
     for each in (state, again):
         for write in range(500):
             each.apply_write(2000 + write, 0, 2000 + write, 4, 401 + write, 1)
-            each.grew(1, 10)
+            each.note_growth(1, 10)
     assert again.tables() == state.tables()
     assert again.positions == state.positions
 
@@ -132,7 +132,7 @@ async def test_r13_a_snapshot_is_of_one_moment_though_tables_change_while_it_is_
         for table in (0, 10 - turns, 100 + turns):
             first = state.next_sequence(table)
             state.apply_write(state.next_offset, 0, state.fence.running_count, table, first, 1)
-            state.grew(1, 10)
+            state.note_growth(1, 10)
             state.mark(table, first)
     assert turns >= 3, "the loop has its turns"
     (part,) = making.result().parts()

@@ -5,7 +5,7 @@ import pytest
 from cordwood.errors import Corrupt
 from cordwood.wal.record import NOBODY, OwnerRecord, WriteRecord
 from cordwood.wal.state.fence import Fence
-from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
+from cordwood.wal.state.state import MAPPING_PAIRS_MAX, RegionState
 
 
 def owned() -> RegionState:
@@ -38,7 +38,7 @@ def test_a_mapping_stays_small_its_first_entry_exact_and_every_entry_true() -> N
     for write in range(10_000):
         state.apply_write(1 + 2 * write, 0, 3 * write, 42, 1 + 3 * write, 3)
     mapping = state.tables()[42].mapping
-    assert len(mapping) <= MAPPING_ENTRIES_MAX
+    assert len(mapping) <= MAPPING_PAIRS_MAX
     assert next(iter(mapping.items())) == (1, 1)
     for first, offset in mapping.items():
         assert offset == 1 + 2 * ((first - 1) // 3)

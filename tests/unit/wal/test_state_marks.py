@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.wal.record import NOBODY, OwnerRecord
-from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState
+from cordwood.wal.state.state import MAPPING_PAIRS_MAX, RegionState
 
 
 def written(counts: list[tuple[int, int]]) -> RegionState:
@@ -86,7 +86,7 @@ def test_the_size_of_a_part_is_known_about_and_not_less() -> None:
     state = RegionState()
     for offset in range(5000):
         state.next_offset = offset + 1
-        state.grew(1, 10)
+        state.note_growth(1, 10)
     assert state.bytes_from(0) == 50_000
     for offset in (1, 700, 2500, 4990):
         exact = 10 * (5000 - offset)
@@ -94,7 +94,7 @@ def test_the_size_of_a_part_is_known_about_and_not_less() -> None:
         start = state.offset_of_last(exact)
         assert offset <= start <= offset + 5000 // 16
     assert state.offset_of_last(50_000) == 0
-    assert len(state.positions) <= MAPPING_ENTRIES_MAX
+    assert len(state.positions) <= MAPPING_PAIRS_MAX
 
 
 @given(

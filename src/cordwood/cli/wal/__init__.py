@@ -1,4 +1,4 @@
-"""`cordwood wal`: regions of a write-ahead log, their tables and logs."""
+"""`cordwood wal`: regions of a write-ahead log, their tables and entries."""
 
 import argparse
 from collections.abc import Iterable
@@ -8,15 +8,15 @@ from cordwood.cli.checked import region_id, table_id, wal_name
 from cordwood.cli.connection import making, reading, writing
 from cordwood.cli.options import IntermixedParser, add_common, count, offset
 from cordwood.url import Url
-from cordwood.wal.formats.by_name import CODECS
+from cordwood.wal.formats.by_name import FORMATS
 from cordwood.wal.layout import LAYOUTS
 from cordwood.wal.names import checked_id
 
 from .change import clean, mark, write
 from .show import read, regions, replay, tables
 
-_WRITTEN = [name for name, codec in CODECS.items() if not codec.only_reads]
-_TAKES = " It opens the region as its owner: whoever owns it elsewhere is fenced."
+_WRITTEN = [name for name, format_ in FORMATS.items() if not format_.only_reads]
+_TAKES = " It opens the region as its owner: an owner in another process is fenced."
 
 
 def add_to(commands: Commands) -> None:
@@ -42,7 +42,7 @@ def _add_showing(verbs: Commands) -> None:
     _add_region(parser)
     parser.set_defaults(run=reading(tables))
     parser = verbs.add_parser(
-        "read", help="show logs of a table", description="Show logs of one table, without those that are deleted."
+        "read", help="show entries of a table", description="Show entries of one table, without deleted ones."
     )
     _add_table(parser)
     parser.add_argument("--start", type=count, default=1, metavar="N", help="the first sequence number (default: 1)")
@@ -51,9 +51,8 @@ def _add_showing(verbs: Commands) -> None:
     parser.set_defaults(run=reading(read))
     parser = verbs.add_parser(
         "replay",
-        help="show logs of all tables",
-        description="Show the logs of a whole region in the order in which they were written, without those that are"
-        " deleted.",
+        help="show entries of all tables",
+        description="Show the entries of a whole region in the order in which they were written, without deleted ones.",
     )
     _add_region(parser)
     _add_limit(parser)
@@ -63,33 +62,33 @@ def _add_showing(verbs: Commands) -> None:
 def _add_changing(verbs: Commands) -> None:
     parser = verbs.add_parser(
         "write",
-        help="write logs of a table",
-        description="Write each PAYLOAD as a log, all of them or none; without any, each line of standard input, in"
+        help="write entries of a table",
+        description="Write each PAYLOAD as an entry, all of them or none; without any, each line of standard input, in"
         " writes as they come. A region that is missing is made." + _TAKES,
     )
     _add_table(parser, _WRITTEN)
     parser.add_argument(
-        "payloads", nargs="*", default=[], metavar="PAYLOAD", help="a log (after -- if it begins with -)"
+        "payloads", nargs="*", default=[], metavar="PAYLOAD", help="an entry (after -- if it begins with -)"
     )
     parser.set_defaults(run=making(write, _check_table))
     parser = verbs.add_parser(
-        "mark", help="mark logs deleted", description="Say that logs of a table are not needed any more." + _TAKES
+        "mark", help="mark entries deleted", description="Mark entries of a table as deleted." + _TAKES
     )
     _add_table(parser, _WRITTEN)
     parser.add_argument("--through", type=offset, required=True, metavar="N", help="the last number that is deleted")
     parser.set_defaults(run=writing(mark))
     parser = verbs.add_parser(
-        "clean", help="make room", description="Trim what no table of a region needs any more." + _TAKES
+        "clean", help="make room", description="Trim a region up to the oldest entry that a table still needs." + _TAKES
     )
     _add_region(parser, _WRITTEN)
     parser.set_defaults(run=writing(clean))
 
 
 def _check_table(url: Url, args: argparse.Namespace) -> None:
-    checked_id("table", args.table, CODECS[args.codec].table_max)
+    checked_id("table", args.table, FORMATS[args.codec].table_max)
 
 
-def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = FORMATS) -> None:
     parser.add_argument("name", type=wal_name, metavar="NAME", help="the write-ahead log")
     add_common(parser)
     parser.add_argument(
@@ -100,15 +99,15 @@ def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -
     )
 
 
-def _add_region(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+def _add_region(parser: argparse.ArgumentParser, codecs: Iterable[str] = FORMATS) -> None:
     _add_name(parser, codecs)
     parser.add_argument("region", type=region_id, metavar="REGION", help="the id of the region")
 
 
-def _add_table(parser: argparse.ArgumentParser, codecs: Iterable[str] = CODECS) -> None:
+def _add_table(parser: argparse.ArgumentParser, codecs: Iterable[str] = FORMATS) -> None:
     _add_region(parser, codecs)
     parser.add_argument("table", type=table_id, metavar="TABLE", help="the id of the table")
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=count, metavar="N", help="stop after N logs")
+    parser.add_argument("--limit", type=count, metavar="N", help="stop after N entries")

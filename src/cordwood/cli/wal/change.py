@@ -14,7 +14,7 @@ from cordwood.errors import InvalidInput, NotFound
 
 from .region import open_region, record_bytes_max
 
-_LOG_BYTES = 96  # more than a log takes in a write besides its payload, in any codec
+_ENTRY_BYTES = 96  # more than an entry takes in a write besides its payload, in any format
 
 
 async def write(cw: Client, args: argparse.Namespace) -> None:
@@ -27,7 +27,7 @@ async def write(cw: Client, args: argparse.Namespace) -> None:
                 async for lines in _lines(await record_bytes_max(cw, args)):
                     writer.note(await region.write(args.table, lines))
         finally:
-            writer.report()  # also of what was written before a failure: it is there to stay
+            writer.report()  # also after a failure: the writes before it are durable
 
 
 async def mark(cw: Client, args: argparse.Namespace) -> None:
@@ -43,7 +43,7 @@ async def mark(cw: Client, args: argparse.Namespace) -> None:
         print_json({"table": args.table, "deleted_through": meta.deleted_through})
     else:
         live = meta.next_sequence - 1 - meta.deleted_through
-        print(f"table {args.table} is deleted through {meta.deleted_through}: {live:,} of its logs are live")
+        print(f"table {args.table} is deleted through {meta.deleted_through}: {live:,} of its entries are live")
 
 
 async def clean(cw: Client, args: argparse.Namespace) -> None:
@@ -58,15 +58,15 @@ async def clean(cw: Client, args: argparse.Namespace) -> None:
         return
     print(f"trimmed to offset {after.trimmed_to}, from {before.trimmed_to}")
     if after.held_by is not None:
-        print(f"{size_of(after.bytes)} are left, since table {after.held_by} has live logs there")
+        print(f"{size_of(after.bytes)} are left, since table {after.held_by} has live entries there")
 
 
 async def _lines(bytes_max: int) -> AsyncIterator[list[bytes]]:
     if sys.stdin is None:
         raise InvalidInput("standard input is closed: give PAYLOADs")
     if sys.stdin.isatty():
-        print("a log a line; end with Ctrl-D", file=sys.stderr)
-    batches = LineBatches(sys.stdin.fileno(), _LOG_BYTES, bytes_max)
+        print("one entry per line; end with Ctrl-D", file=sys.stderr)
+    batches = LineBatches(sys.stdin.fileno(), _ENTRY_BYTES, bytes_max)
     with Progress("written") as progress:
         while lines := await batches.next():
             yield lines
@@ -74,26 +74,26 @@ async def _lines(bytes_max: int) -> AsyncIterator[list[bytes]]:
 
 
 class _Writer:
-    """Keeps what was acked, and tells it."""
+    """Counts the acked entries, and reports them."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._table: int = args.table
         self._json = wants_json(args)
-        self._first = self._last = self._logs = 0
+        self._first = self._last = self._entries = 0
 
     def note(self, numbers: range) -> None:
         self._first = self._first or numbers[0]
         self._last = numbers[-1]
-        self._logs += len(numbers)
+        self._entries += len(numbers)
         if self._json:
             print_ack({"table": self._table, "start": numbers.start, "stop": numbers.stop})
 
     def report(self) -> None:
         if self._json:
             return
-        if not self._logs:
+        if not self._entries:
             print("nothing was written")
             return
-        columns = ("TABLE", "FIRST", "LAST", "LOGS")
-        row = (str(self._table), str(self._first), str(self._last), f"{self._logs:,}")
+        columns = ("TABLE", "FIRST", "LAST", "ENTRIES")
+        row = (str(self._table), str(self._first), str(self._last), f"{self._entries:,}")
         print_table(columns, [row], numbers=columns)

@@ -1,4 +1,4 @@
-"""The region that a verb is about."""
+"""Opening the region that a verb names."""
 
 import argparse
 from collections.abc import AsyncIterator
@@ -16,12 +16,12 @@ async def open_region(cw: Client, args: argparse.Namespace, *, create: bool = Fa
         async with await _region(cw, args, create) as region:
             yield region
     except Corrupt as error:
-        # Sound records of another codec look damaged.
+        # Sound records of another format look damaged.
         raise Corrupt(f"{error} (read with --codec {args.codec})") from error
 
 
 async def record_bytes_max(cw: Client, args: argparse.Namespace) -> int:
-    """What the region's log takes at most."""
+    """The largest record that the region's data log takes."""
     place = LAYOUTS[args.layout].place(args.name, args.region)
     return (await cw.topic(place.data.topic)).batch_bytes_max
 

@@ -56,29 +56,31 @@ async def tables(cw: Client, args: argparse.Namespace) -> None:
     ]
     print_table(columns, rows, numbers=columns)
     if stats.held_by is not None:
-        print(f"{size_of(stats.bytes)} from offset {stats.oldest_offset} on, where table {stats.held_by} has live logs")
+        print(
+            f"{size_of(stats.bytes)} from offset {stats.oldest_offset} on, where table {stats.held_by} has live entries"
+        )
 
 
 async def read(cw: Client, args: argparse.Namespace) -> None:
     async with open_region(cw, args) as region:
-        await _print_logs(region.read(args.table, args.start, args.stop), args)
+        await _print_entries(region.read(args.table, args.start, args.stop), args)
 
 
 async def replay(cw: Client, args: argparse.Namespace) -> None:
     async with open_region(cw, args) as region:
-        await _print_logs(region.replay(), args)
+        await _print_entries(region.replay(), args)
 
 
-async def _print_logs(reader: RegionReader, args: argparse.Namespace) -> None:
+async def _print_entries(reader: RegionReader, args: argparse.Namespace) -> None:
     left = sys.maxsize if args.limit is None else args.limit
     printer = _print_json if wants_json(args) else _TablePrinter()
-    # Where the logs themselves go to a terminal, they are the progress.
+    # Entries that go to a terminal are the progress themselves.
     quiet = sys.stdout is None or sys.stdout.isatty()
     async with reader:
         with Progress("read") as progress:
-            async for logs in reader:
-                rows = list(zip(logs.sequences, logs.payloads, strict=True))[:left]
-                printer(logs, rows)
+            async for entries in reader:
+                rows = list(zip(entries.sequences, entries.payloads, strict=True))[:left]
+                printer(entries, rows)
                 left -= len(rows)
                 if not quiet:
                     progress.add(len(rows), sum(len(payload or b"") for _, payload in rows))
@@ -86,9 +88,9 @@ async def _print_logs(reader: RegionReader, args: argparse.Namespace) -> None:
                     return
 
 
-def _print_json(logs: TableEntries, rows: Rows) -> None:
+def _print_json(entries: TableEntries, rows: Rows) -> None:
     lines = [
-        json_line({"table": logs.table, "sequence": sequence, "offset": logs.offset, "payload": json_of(payload)})
+        json_line({"table": entries.table, "sequence": sequence, "offset": entries.offset, "payload": json_of(payload)})
         for sequence, payload in rows
     ]
     print("\n".join(lines))
@@ -100,6 +102,6 @@ class _TablePrinter:
         width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
         self._table = Table((*numbers, "PAYLOAD"), numbers, width)
 
-    def __call__(self, logs: TableEntries, rows: Rows) -> None:
-        self._table.add([(str(logs.table), str(n), str(logs.offset), text_of(payload)) for n, payload in rows])
+    def __call__(self, entries: TableEntries, rows: Rows) -> None:
+        self._table.add([(str(entries.table), str(n), str(entries.offset), text_of(payload)) for n, payload in rows])
         self._table.flush()

@@ -18,13 +18,13 @@ class Cleaner:
 
     def __init__(self, data: AppliedLog, meta_writer: RegionMetaWriter) -> None:
         self.pruned_to = data.start
-        """What lies before it in the data log is not needed, which a durable snapshot says."""
+        """Safe to trim the data log up to this offset, which a durable snapshot confirms."""
         self.trimmed_to = data.start
-        """What lies before it is gone; less than `pruned_to` where the log refused to trim."""
+        """Trimmed up to this offset; less than `pruned_to` if the log refused to trim."""
         self.refused: CordwoodError | None = None
         """Why the data log was not trimmed, if it was not."""
         self.failure: CordwoodError | None = None
-        """Why the last clean failed, by whomever it was asked for; None: it did not."""
+        """Why the last clean failed; None: it did not."""
         self._data = data
         self._meta_writer = meta_writer
         self._turn = asyncio.Lock()
@@ -77,7 +77,7 @@ class Cleaner:
             self.trimmed_to = self.pruned_to
 
     def holding_back(self, bytes_max: int) -> list[int]:
-        """The tables whose live logs make the region larger than `bytes_max`, the oldest first."""
+        """The tables whose live entries make the region larger than `bytes_max`, the oldest first."""
         state = self._data.state
         if state.bytes_from(state.trim_target) <= bytes_max:
             return []

@@ -1,4 +1,4 @@
-"""A data log as far as it was applied, whatever its records look like: what everything that reads a region needs."""
+"""A data log of any format, applied up to an offset: every reader and writer of a region needs it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class AppliedLog(ABC):
         self.state = RegionState()
         self.start = 0
         """Where the log began when it was opened."""
-        self.growth: Callable[[], None] = lambda: None
+        self.on_growth: Callable[[], None] = lambda: None
         """Called when the state has grown."""
         self.broken: Corrupt | None = None
-        """Why its owner appends nothing more: a log is not what was read of it, so readers may come to another state,
-        in which nothing of this owner counts. An opening that reads it anew knows."""
+        """Why its owner appends nothing more: one of its logs was replaced, or lost records that the owner has read.
+        Other readers may see a state in which nothing of this owner counts; an opening reads it anew."""
 
     @property
     def end(self) -> int | None:
-        """Where a read that begins now ends; None: where the log does."""
+        """The offset at which a read that begins now ends; None: at the end of the log."""
         return None
 
     @abstractmethod
@@ -45,10 +45,10 @@ class AppliedLog(ABC):
         """The same as columns, where all of them are sound writes and that is cheap to see."""
         return None
 
-    def grew(self, records: int, size: int) -> None:
+    def note_growth(self, records: int, size: int) -> None:
         """After so many records of so many bytes were applied to the state."""
-        self.state.grew(records, size)
-        self.growth()
+        self.state.note_growth(records, size)
+        self.on_growth()
 
 
 def values_of(batch: StoredBatch) -> Iterator[Buffer]:

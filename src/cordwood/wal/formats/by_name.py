@@ -1,4 +1,4 @@
-"""The codecs by name."""
+"""The formats, by the names that `codec=` takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cordwood.wal.formats.entrywise.log import ReadingFormat
 from cordwood.wal.formats.entrywise.rfc.format import RfcFormat
 from cordwood.wal.formats.interface import RegionFormat
 
-CODECS: Final[dict[str, RegionFormat]] = {
+FORMATS: Final[dict[str, RegionFormat]] = {
     "cordwood": CordwoodFormat(),
     "rfc": RfcFormat(),
     "horaedb": ReadingFormat(HoraeDbCodec()),
@@ -19,7 +19,7 @@ CODECS: Final[dict[str, RegionFormat]] = {
 
 
 def format_of_codec(name: str) -> RegionFormat:
-    codec = CODECS.get(name)
-    if codec is None:
-        raise InvalidInput(f"codec is {name!r}: it is one of {', '.join(map(repr, CODECS))}")
-    return codec
+    found = FORMATS.get(name)
+    if found is None:
+        raise InvalidInput(f"codec is {name!r}: it is one of {', '.join(map(repr, FORMATS))}")
+    return found

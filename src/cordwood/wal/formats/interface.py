@@ -1,4 +1,4 @@
-"""What a codec makes of the two logs of a region: the interface between the codecs and what is the same for all."""
+"""The interface of a format: how it opens the two logs of a region, and the writers that an owner gets from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RegionLogs(NamedTuple):
 
 
 class MetaPlace(Protocol):
-    """What is known of a meta log."""
+    """A meta log that was read."""
 
     snapshot_offset: int
     """Up to where the data log is applied in the last snapshot; 0: there is none."""
@@ -52,16 +52,16 @@ class RegionWriter(Protocol):
     @property
     def full(self) -> bool: ...
     def check(self) -> None:
-        """Raise what every write would."""
+        """Raise the error that every write would raise."""
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> Any:
         """The payloads as `put` takes them; `TooLarge` before anything has a number."""
 
     async def room(self, timeout: float | None) -> None:
-        """Back-pressure: until there is room for one more write."""
+        """Backpressure: wait until there is room for one more write."""
 
     def put(self, table: int, count: int, column: Any) -> WriteUnderWay:
-        """Give the write its sequence numbers and a place behind all others."""
+        """Give the write its sequence numbers, and queue it after all others."""
 
     def has_given(self, table: int) -> bool:
         """Whether a write of the table, in this opening, has got a number."""
@@ -74,7 +74,7 @@ class RegionWriter(Protocol):
 
 
 class Snapshotted(NamedTuple):
-    """What is durable, and counts: up to where the data log is applied in it, and may be trimmed."""
+    """A durable snapshot: up to which offset the data log is applied in it, and may be trimmed."""
 
     high_watermark: int
     trim_target: int
@@ -106,7 +106,7 @@ class OpenRegion(NamedTuple):
 
 
 class RegionFormat(Protocol):
-    """What records look like, and with that how a region is opened."""
+    """The form of a region's records, and how to open a region in it."""
 
     @property
     def only_reads(self) -> bool: ...
@@ -115,7 +115,7 @@ class RegionFormat(Protocol):
         """The largest id that a table can have."""
 
     async def read(self, logs: RegionLogs) -> OpenRegion:
-        """Read what the region is. Nothing is appended."""
+        """Read the region, and append nothing."""
 
     async def own(self, logs: RegionLogs) -> OpenRegion:
         """Become its owner."""

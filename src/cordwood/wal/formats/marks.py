@@ -1,4 +1,4 @@
-"""Marks under way, whatever their records look like: callers that wait for what one task appends."""
+"""Marks under way, in any format: callers that wait for the task that appends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Mark(NamedTuple):
-    """Logs of a table up to a number are deleted; `dropped`: the table with them."""
+    """Entries of a table up to a sequence number are deleted; `dropped`: the table with them."""
 
     table: int
     through: int
@@ -22,7 +22,7 @@ class Mark(NamedTuple):
 
 
 async def in_time(region: int, future: asyncio.Future[T], timeout: float | None, what: str) -> T:
-    """Wait for it; when the time is over it goes on without its caller."""
+    """Wait for it; after a timeout it continues without its caller."""
     try:
         async with asyncio.timeout(timeout):
             return await future
@@ -42,7 +42,7 @@ def fail(future: asyncio.Future[T], error: CordwoodError) -> None:
 
 
 def failure(log: Log, error: BaseException) -> CordwoodError:
-    """What a failed append to a meta log is told as."""
+    """The error to raise for a failed append to a meta log."""
     if isinstance(error, CordwoodError):
         return error
     found = Unavailable(f"{log.name}: an append failed: {error!r}", outcome="unknown", reason=reason_of(error))

@@ -1,4 +1,4 @@
-"""Writes under way, whatever their records look like: numbers, bounds, and callers that wait."""
+"""Writes under way, in any format: sequence numbers, bounds, and callers that wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ there might be overtaken."""
 
 
 class PendingWrites:
-    """What every writer of a region has."""
+    """The part that the writers of all formats share."""
 
     def __init__(self, data: AppliedLog, timeout: float) -> None:
         self.fenced: Fenced | None = None
@@ -31,7 +31,7 @@ class PendingWrites:
         self._line: deque[asyncio.Future[None]] = deque()
 
     def check(self) -> None:
-        """Raise what every write would."""
+        """Raise the error that every write would raise."""
         if self.fenced is not None:
             raise with_outcome(self.fenced, "not_written")
         where = f"region {self._data.region} in {self._data.log.name}"
@@ -50,9 +50,9 @@ class PendingWrites:
         return self._pending_bytes >= PENDING_BYTES_MAX or bool(self._line)
 
     async def room(self, timeout: float | None) -> None:
-        """Back-pressure: until there is room for one more write, in the order of the calls.
+        """Backpressure: wait until there is room for one more write, in the order of the calls.
 
-        The caller puts its write before it awaits anything else: whoever is next comes right behind it.
+        The caller puts its write before it awaits anything else, since the next caller runs right after it.
         """
         turn: asyncio.Future[None] = self._loop.create_future()
         self._line.append(turn)
@@ -64,7 +64,7 @@ class PendingWrites:
                     await self._progress()
         except TimeoutError as error:
             raise Timeout(
-                f"region {self._data.region}: {self._pending_bytes} bytes of writes were on their way until the time "
+                f"region {self._data.region}: {self._pending_bytes} bytes of writes were still under way when the time "
                 "ran out: write again, with more time",
                 outcome="not_written",
             ) from error
@@ -82,7 +82,7 @@ class PendingWrites:
         return (self._next.get(table) or self._data.state.next_sequence(table)) - 1
 
     def _answer(self, write: WriteUnderWay, size: int, error: CordwoodError | None) -> None:
-        """Tell its caller."""
+        """Complete the write for its caller."""
         self._pending_bytes -= size
         if not write.future.done():  # else its caller was cancelled, or its time was over
             if error is None:
@@ -110,11 +110,11 @@ class PendingWrites:
                     waiter.set_result(None)
 
     def _why_not_found(self, error: BaseException) -> CordwoodError:
-        """Why it could not be found out what became of an append."""
+        """The error for writes whose outcome could not be found out."""
         where = f"region {self._data.region} in {self._data.log.name}"
         found: CordwoodError
         if isinstance(error, Trimmed):
-            # An owner trims only what it has seen. What was trimmed may have held writes of this one that count.
+            # An owner trims only records that it has seen. The trimmed ones may be writes of this owner that count.
             found = Fenced(
                 f"{where} was trimmed before {error.start} by another owner, beyond what this one has seen: open it"
                 " again to take it back",
@@ -123,17 +123,17 @@ class PendingWrites:
         elif isinstance(error, CordwoodError):
             return error
         elif isinstance(error, TimeoutError):
-            found = Timeout(f"{where}: finding out what of a failed append is in the log took too long")
+            found = Timeout(f"{where}: reading the log after a failed append took too long: write again")
         else:
             found = Unavailable(
-                f"{where}: finding out what of a failed append is in the log failed: {error!r}", reason=reason_of(error)
+                f"{where}: reading the log after a failed append failed: {error!r}", reason=reason_of(error)
             )
         found.__cause__ = error
         return found
 
 
 def why_broken_off(task: asyncio.Task[None]) -> BaseException | None:
-    """What ended a task that is done before it was at its end: whoever cancels all tasks of a loop cancels it, too."""
+    """The exception that ended the task early, CancelledError included; None if it finished."""
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 

@@ -23,12 +23,12 @@ from cordwood.wal.up_to_end import read_up_to_end
 
 @dataclass(slots=True)  # not frozen: there is one for each write, and it would take three times as long to make
 class TableEntries:
-    """Logs of one table that were written together: one write, or the part of it that was asked for.
+    """Entries of one table that were written together: one write, or the part of it that was asked for.
 
-    Its payloads are views of the buffer that was read: who keeps a few of many should keep `bytes` of them.
+    The payloads are views of the buffer that was read: a program that keeps a few of many should keep `bytes` of them.
 
-    >>> logs = TableEntries.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1)
-    >>> list(zip(logs.sequences, logs.payloads))
+    >>> entries = TableEntries.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1)
+    >>> list(zip(entries.sequences, entries.payloads))
     [(1, b'a'), (2, b'b')]
     """
 
@@ -43,7 +43,7 @@ class TableEntries:
 
     @classmethod
     def of(cls, table: int, sequences: range, payloads: BinaryColumn, offset: int) -> TableEntries:
-        """Logs of one table, weighed.
+        """Entries of one table, with their weight.
 
         >>> TableEntries.of(42, range(1, 3), BinaryColumn.of([b"a", b"b"]), 1).weight
         14
@@ -69,34 +69,34 @@ class TableEntries:
         return TableEntries.of(self.table, sequences[low:high], self.payloads[low:high], self.offset)
 
     def copy(self) -> TableEntries:
-        """The same, apart from what was read with it: a view of a few bytes would keep all of that alive."""
+        """The same entries in memory of their own: a view of a few bytes would keep its whole batch alive."""
         _, offsets, data = self.payloads.compact()
         column = BinaryColumn(memoryview(offsets.tobytes()).cast("i"), memoryview(data.tobytes()))
         return TableEntries(self.table, self.sequences, column, self.offset, self.weight)
 
 
 class Place(NamedTuple):
-    """Where to begin to read, what is known of the log there, and what is deleted of it."""
+    """An offset to read from, who owns the log there, and which entries are deleted."""
 
     start: int
     fence: Fence
     deleted: Mapping[int, int]
     """By table, through which number."""
     log: AppliedLog
-    """Which knows how its records are decoded."""
+    """It decodes its records."""
 
 
 StartOver: TypeAlias = Callable[[Trimmed], Awaitable[Place]]
-"""Where to go on when the log was trimmed under a reader; raises if logs are lost by that."""
+"""The place at which a reader continues after the log was trimmed under it; raises if entries are lost by that."""
 
 
 class RegionReader(ABC):
-    """The logs of a region, in the order in which they were written: an async iterator, and a context manager.
+    """The entries of a region, in the order in which they were written: an async iterator, and a context manager.
 
     ```python
     async with region.replay() as reader:
-        async for logs in reader:
-            print(logs.table, logs.sequences, list(logs.payloads))
+        async for entries in reader:
+            print(entries.table, entries.sequences, list(entries.payloads))
     ```
     It may be iterated bare; then it closes at its end, or with the connection.
     """
@@ -125,7 +125,7 @@ class LogReader(RegionReader):
 
     def __init__(self, log: Log, place: Place, stop: int | None, start_over: StartOver) -> None:
         self.skipped = 0
-        """Logs that were read over: they are deleted, or of no table that was asked for."""
+        """Entries that it passed over: they are deleted, or of no table that was asked for."""
         self.offset = place.start
         """Everything before it was read."""
         self._log = log
@@ -157,7 +157,7 @@ class LogReader(RegionReader):
     async def batch(self, only: Collection[int] | None) -> Sequence[TableEntries]:
         """All that the next batch of the log holds, of these tables or of all; StopAsyncIteration at the end.
 
-        A call that is cancelled loses nothing: the next one goes on.
+        A call that is cancelled loses nothing: the next one continues.
         """
         self._only = only
         await self._read_on()
@@ -168,19 +168,19 @@ class LogReader(RegionReader):
         if self._reader is None:
             raise StopAsyncIteration
         try:
-            if self._trimmed is not None:  # a call that was cancelled had met it, and a log tells it once
+            if self._trimmed is not None:  # a call that was cancelled had met it, and a log raises it once
                 raise self._trimmed
             batch = await anext(self._reader)
         except Trimmed as trimmed:
             self._trimmed = trimmed
-            await self._go_on_behind(trimmed)
+            await self._continue_after(trimmed)
             return
         if not self._take_whole(batch):
             self._take(self._place.log.records(batch))
         self.offset = batch.offsets[-1] + 1
 
-    async def _go_on_behind(self, trimmed: Trimmed) -> None:
-        """R16: what was trimmed is deleted. The rest is there, all of it behind what was given out."""
+    async def _continue_after(self, trimmed: Trimmed) -> None:
+        """R16: the trimmed part is deleted. The rest is there, all of it after the entries that were given out."""
         place = await self._start_over(trimmed)
         reader = self._reader
         if reader is None:
@@ -193,29 +193,29 @@ class LogReader(RegionReader):
         await reader.close()
 
     def _take_whole(self, batch: StoredBatch) -> bool:
-        """Where all of a batch counts and nothing of it is left out, which is mostly so: with little Python a write."""
+        """Take a batch of which every write counts and none is deleted, as most are: with little Python per write."""
         place = self._place
         writes = place.log.writes(batch) if self._only is None else None
         if writes is None:
             return False
-        owners, logs, tables, firsts, counts, payloads, weights = writes
+        owners, running_counts, tables, firsts, counts, payloads, weights = writes
         if any(map(ge, map(place.deleted.get, tables, repeat(0)), firsts)):
             return False
-        if not place.fence.takes_writes(owners, logs, counts):
+        if not place.fence.take_writes(owners, running_counts, counts):
             return False
         sequences = map(range, firsts, map(add, firsts, counts))
         self._ready.extend(map(TableEntries, tables, sequences, payloads, batch.offsets, weights))
         return True
 
     def _take(self, records: Iterator[tuple[int, DataRecord]]) -> None:
-        """Keep what is asked for of the records that count, and is not deleted."""
+        """Keep the entries of records that count, if they are asked for and not deleted."""
         (_, fence, deleted, _), only, ready = self._place, self._only, self._ready
         for offset, record in records:
             if isinstance(record, OwnerRecord):
-                fence.takes_owner(offset, record)
+                fence.take_owner(offset, record)
                 continue
-            owner, logs, table, first, count, _ = record
-            if not fence.takes_write(owner, logs, count):
+            owner, running_count, table, first, count, _ = record
+            if not fence.take_write(owner, running_count, count):
                 continue
             if only is not None and table not in only:
                 self.skipped += count

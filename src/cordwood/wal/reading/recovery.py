@@ -24,20 +24,20 @@ Apply: TypeAlias = Callable[[int, TableEntries], Awaitable[None]]
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a recovery has done.
+    """The result of a recovery.
 
     >>> RecoveryReport(applied=3, bytes=12).failed
     {}
     """
 
     applied: int = 0
-    """Logs that were applied."""
+    """Entries that were applied."""
     skipped: int = 0
-    """Logs that were read and are not to be applied: of tables that were not asked for, or marked deleted."""
+    """Entries that were read and not applied: of tables that were not asked for, or marked deleted."""
     bytes: int = 0
     """Bytes of the payloads that were applied."""
     failed: dict[int, BaseException] = field(default_factory=dict)
-    """Tables for which `apply` raised, and what: the rest of such a table was left out."""
+    """The exceptions that `apply` raised, by table: the rest of such a table was left out."""
 
 
 class Recovery:
@@ -154,7 +154,7 @@ class Recovery:
             except (Exception, asyncio.CancelledError) as error:
                 if self._ended:
                     raise
-                # If it was cancelled: something of its own that `apply` awaited was.
+                # A CancelledError here is of something that `apply` awaited.
                 report.failed[channel.table] = error
                 waiting.clear()
                 channel.leave(ChannelState.FAILED)
@@ -169,15 +169,15 @@ class Recovery:
                 self._progress.set()
 
     def _on_worker_end(self, worker: asyncio.Task[None]) -> None:
-        """No failure of a table ends a worker: somebody wants all of it to end, and nobody sees to what it had."""
+        """Break off the recovery: a table's failure ends no worker, so the program is ending."""
         if not self._ended and self._broken is None:
             self._broken = why_broken_off(worker)
             if self._progress is not None:
                 self._progress.set()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until that holds, which it may after each write that is applied."""
-        self._check()  # who ended it all before nobody waited here makes no more progress
+        """Wait until the condition holds. It is checked after each write that is applied."""
+        self._check()  # a worker that ended before this call wakes nobody
         self._progress = progress = asyncio.Event()
         while not holds():
             progress.clear()

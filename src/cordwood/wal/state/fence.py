@@ -17,8 +17,8 @@ from cordwood.wal.record import NOBODY, OwnerRecord
 class Fence:
     """Fed with all records of a data log in their order, from `start` on.
 
-    Of a log that was cut by force, owners whose records are gone are believed, the highest one: that is as much as
-    the rest of the log tells.
+    In a log that was cut by force the owner records may be gone. Then the fence believes the highest owner that the
+    rest of the log names.
     """
 
     ordered: ClassVar[bool] = True
@@ -28,13 +28,13 @@ class Fence:
     owner: int = NOBODY
     """The id of the last owner."""
     running_count: int = 0
-    """How many logs were given numbers in this region: more than any table's last sequence number."""
+    """How many entries were given numbers in this region: at least every table's last sequence number."""
     session: int = 0
     """The opening that the last owner belongs to, and who that is; unknown where its record is gone."""
     who: str = "somebody"
 
-    def takes_owner(self, offset: int, record: OwnerRecord) -> bool:
-        """Whether this owner record counts; if it does, what earlier owners write behind it does not."""
+    def take_owner(self, offset: int, record: OwnerRecord) -> bool:
+        """Take the owner record, and return whether it counts; then later writes of earlier owners do not."""
         # R11: who renews may have been fenced without knowing. It must not take the region back by that.
         if record.renews not in (NOBODY, self.owner) and not self._believed(record.renews):
             return False
@@ -45,8 +45,8 @@ class Fence:
         self.running_count = max(self.running_count, record.running_count)
         return True
 
-    def takes_write(self, owner: int, running_count: int, count: int) -> bool:
-        """Whether a write counts that carries these numbers."""
+    def take_write(self, owner: int, running_count: int, count: int) -> bool:
+        """Take a write with these numbers, and return whether it counts."""
         if owner != self.owner:
             if not self._believed(owner):
                 return False  # R10: of an owner that was fenced, though it may not have known
@@ -58,8 +58,8 @@ class Fence:
         self.running_count += count
         return True
 
-    def takes_writes(self, owners: Sequence[int], running_count: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether these are writes of the last owner that all count; if not, they are to be asked about one by one."""
+    def take_writes(self, owners: Sequence[int], running_count: Sequence[int], counts: Sequence[int]) -> bool:
+        """Take them if all are writes of the last owner that count; if not, take none: the caller asks one by one."""
         *before, after = accumulate(counts, initial=self.running_count)
         if set(owners) != {self.owner} or before != [*running_count]:
             return False
@@ -75,11 +75,11 @@ class Fence:
 
 
 class Unfenced(Fence):
-    """Of logs without owner records: everything counts."""
+    """The fence of a log without owner records: every record counts."""
 
     ordered = False
 
-    def takes_write(self, owner: int, running_count: int, count: int) -> bool:
+    def take_write(self, owner: int, running_count: int, count: int) -> bool:
         return True
 
     def at(self, offset: int) -> Fence:

@@ -17,8 +17,8 @@ from cordwood.errors import Corrupt
 from cordwood.wal.record import DataRecord, OwnerRecord
 from cordwood.wal.state.fence import Fence
 
-MAPPING_ENTRIES_MAX: Final = 64
-"""A table's mapping is thinned out beyond this: it says where to begin to read, not where each log is."""
+MAPPING_PAIRS_MAX: Final = 64
+"""A table's mapping is thinned out beyond this: it says where to begin to read, not where each entry is."""
 
 _number = itemgetter(0)
 _offset = itemgetter(1)
@@ -33,14 +33,14 @@ class TableMeta:
     """
 
     next_sequence: int
-    """The number that its next log gets."""
+    """The sequence number of its next entry."""
     deleted_through: int
-    """Logs up to this number are marked deleted; 0: none."""
+    """Entries up to this number are marked deleted; 0: none."""
     high_watermark: int
     """One past the offset of its last write."""
     mapping: MappingProxyType[int, int] | dict[int, int]
-    """Where live logs lie: from this sequence number on, at this offset or behind; at most 64 entries, the first one
-    at the oldest live log or before it."""
+    """Where live entries are: from this sequence number on, at this offset or later. It has at most 64 pairs, the first
+    one at the oldest live entry or before it."""
 
 
 class TableState:
@@ -70,18 +70,18 @@ class TableState:
         if live == self.next_sequence:
             self.mapping.clear()
         else:
-            # Rounded down to an entry: it may name a log that is deleted, and none that is live lies before it.
+            # Rounded down to a pair: it may name a deleted entry, and no live entry is before it.
             del self.mapping[: max(0, bisect_right(self.mapping, live, key=_number) - 1)]
 
     def grow(self, first: int, after: int, offset: int) -> None:
-        """Logs with the numbers [first, after) lie at this offset."""
+        """Entries with the numbers [first, after) are at this offset."""
         if after <= self.deleted_through + 1:  # its mark was applied before it
             self.next_sequence = max(self.next_sequence, after)
             return
         self.next_sequence = after
         mapping = self.mapping
         mapping.append((first, offset))
-        if len(mapping) > MAPPING_ENTRIES_MAX:
+        if len(mapping) > MAPPING_PAIRS_MAX:
             self.mapping = thinned(mapping, _offset)
 
     def meta(self) -> TableMeta:
@@ -113,7 +113,7 @@ class RegionState:
     positions: list[tuple[int, int]] = field(default_factory=list)
     """(offset, bytes before it), by which the size of a part is estimated; thinned out as mappings are."""
     deleted: dict[int, int] = field(default_factory=dict)
-    """Through which number logs are deleted, of tables that have such."""
+    """The last deleted number of each table that has one."""
     table_states: dict[int, TableState] = field(default_factory=dict)
     before_change: Callable[[int], None] | None = None
     """R13: told of each table that is about to change, while a snapshot is made of what they are."""
@@ -122,7 +122,7 @@ class RegionState:
         """Take in the next record of the data log; whether it counts."""
         if isinstance(record, OwnerRecord):
             self.next_offset = offset + 1
-            counts = self.fence.takes_owner(offset, record)
+            counts = self.fence.take_owner(offset, record)
             if counts:
                 self.last_counted = offset
             return counts
@@ -131,7 +131,7 @@ class RegionState:
     def apply_write(self, offset: int, owner: int, running_count: int, table: int, first: int, count: int) -> bool:
         """As `apply`, for a write whose numbers are known: its owner does not read what it has just written."""
         self.next_offset = offset + 1
-        if not self.fence.takes_write(owner, running_count, count):
+        if not self.fence.take_write(owner, running_count, count):
             return False
         self.last_counted = offset
         if self.before_change is not None:
@@ -143,16 +143,16 @@ class RegionState:
         meta.grow(first, first + count, offset)
         return True
 
-    def grew(self, writes: int, size: int) -> None:
+    def note_growth(self, writes: int, size: int) -> None:
         """After records were applied: how many, and of how many bytes."""
         self.writes += writes
         self.bytes += size
         self.positions.append((self.next_offset, self.bytes))
-        if len(self.positions) > MAPPING_ENTRIES_MAX:
+        if len(self.positions) > MAPPING_PAIRS_MAX:
             self.positions = thinned(self.positions, _number)
 
     def mark(self, table: int, through: int, *, dropped: bool = False) -> None:
-        """Logs of a table up to this number are deleted; `dropped`: the table, with all its logs up to it."""
+        """Delete the entries of a table up to this number; `dropped`: and the table."""
         if self.before_change is not None:
             self.before_change(table)
         meta = self.table_of(table)
@@ -175,7 +175,7 @@ class RegionState:
 
     @property
     def last_number(self) -> int:
-        """The highest number that a log of any table has had."""
+        """The highest sequence number that an entry of any table has had."""
         return max((meta.next_sequence for meta in self.table_states.values()), default=1) - 1
 
     def known(self, table: int) -> TableState | None:
@@ -184,24 +184,24 @@ class RegionState:
         return None if meta is None or meta.dropped else meta
 
     def offset_of(self, table: int, sequence: int) -> int | None:
-        """Where to begin to look for this log of a table; None: there is nothing of it from there on."""
+        """The offset from which to look for this entry of a table; None: the table has none from there on."""
         meta = self.table_states.get(table)
         if meta is None or sequence >= meta.next_sequence or not meta.mapping:
             return None
         return meta.mapping[max(0, bisect_right(meta.mapping, sequence, key=_number) - 1)][1]
 
     def holders(self) -> Iterator[tuple[int, int]]:
-        """(offset of its oldest live log, table) of each table that has one."""
+        """(offset of its oldest live entry, table) of each table that has one."""
         return ((meta.mapping[0][1], table) for table, meta in self.table_states.items() if meta.mapping)
 
     @property
     def oldest_live(self) -> int | None:
-        """No live log lies before this offset, and a write that counts is there; None: there are no live logs."""
+        """No live entry is before this offset, and a write that counts is there; None: there are no live entries."""
         return min((meta.mapping[0][1] for meta in self.table_states.values() if meta.mapping), default=None)
 
     @property
     def trim_target(self) -> int:
-        """What lies before it is not needed any more."""
+        """No record before this offset is needed any more."""
         return trim_target(self.oldest_live, self.last_counted)
 
     def bytes_from(self, offset: int) -> int:
@@ -229,26 +229,26 @@ class RegionState:
 
 
 def trim_target(oldest_live: int | None, last_counted: int) -> int:
-    """The oldest live log is needed, and so is the last record that counts: R15, it carries the running count.
+    """The oldest live entry is needed, and so is the last record that counts: R15, it carries the running count.
 
-    One that does not count carries an old one, which a log that begins with it would be believed.
+    A record that does not count carries an old count, and readers would believe it at the start of a log.
     """
     return last_counted if oldest_live is None else oldest_live
 
 
-def thinned(entries: list[tuple[int, int]], place: itemgetter[int]) -> list[tuple[int, int]]:
+def thinned(pairs: list[tuple[int, int]], place: itemgetter[int]) -> list[tuple[int, int]]:
     """About half of them, the first and the last among them, evenly spread by what `place` gives.
 
-    What is left out makes no gap wider than a sixteenth of the whole. It depends on the entries alone, so that it is
-    the same after a recovery.
+    No gap becomes wider than a sixteenth of the whole. The result depends on the pairs alone, so that it is the same
+    after a recovery.
     """
-    places = list(map(place, entries))
-    gap = (places[-1] - places[0]) // (MAPPING_ENTRIES_MAX // 4)
-    kept = entries[:1]
+    places = list(map(place, pairs))
+    gap = (places[-1] - places[0]) // (MAPPING_PAIRS_MAX // 4)
+    kept = pairs[:1]
     reached = places[0]
-    for index in range(1, len(entries) - 1):
+    for index in range(1, len(pairs) - 1):
         if places[index + 1] - reached > gap:
-            kept.append(entries[index])
+            kept.append(pairs[index])
             reached = places[index]
-    kept.append(entries[-1])
+    kept.append(pairs[-1])
     return kept

@@ -32,7 +32,7 @@ def check_topic(info: TopicInfo, partitions: int) -> None:
         )
     if info.retention is not None or info.retention_bytes is not None:
         _LOGGER.warning(
-            "topic %s has a retention, which may drop logs that are needed: keep what is in it until it is trimmed",
+            "topic %s has a retention, which may drop live entries: make it unlimited, a region trims its topics",
             info.name,
         )
 
@@ -43,9 +43,9 @@ class DataLog(AppliedLog):
     def __init__(self, log: Log, region: int, who: str) -> None:
         super().__init__(log, region)
         self.owner = NOBODY
-        """Under which id this process writes."""
+        """The id under which this process writes."""
         self.last: tuple[int, ...] = ()
-        """What tells the last record that was applied from all others; see `identity`."""
+        """The `identity` of the last record that was applied."""
         self.session = secrets.randbits(63) | 1
         self.who = who
 
@@ -70,7 +70,7 @@ class DataLog(AppliedLog):
                         seen(offset, record)
                     last = record
                 self.last = identity(last)
-                self.grew(len(batch), size_of(batch))
+                self.note_growth(len(batch), size_of(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
         if stop is not None and state.next_offset < stop:
             # On Kafka: a new leader does not know the end yet, or somebody has a transaction open in this topic.
@@ -80,7 +80,7 @@ class DataLog(AppliedLog):
             )
 
     async def take(self) -> None:
-        """Become the owner of a log that was just applied: what an earlier one writes from here on does not count."""
+        """Become the owner of a log that was just applied: later writes of an earlier owner do not count."""
         running_count = self.state.fence.running_count
         await self._claim(NOBODY, running_count)
         if self.state.fence.running_count != running_count:
@@ -89,7 +89,7 @@ class DataLog(AppliedLog):
             await self._claim(self.owner, self.state.fence.running_count)
 
     async def renew(self, running_count: int, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
-        """Go on under a new id: what was written under the old one and is not found before it never counts (R11)."""
+        """Continue under a new id: a write under the old id that is not found before it never counts (R11)."""
         await self._claim(self.owner, running_count, seen)
 
     def check_owner(self) -> None:
@@ -126,10 +126,10 @@ class DataLog(AppliedLog):
         return False
 
     def lost_its_end(self, offset: int) -> Corrupt:
-        """What an own record says that landed at this offset, below what was applied."""
+        """The error for an own record that landed at this offset, below what was applied."""
         return Corrupt(
-            f"{self.log.name} goes on at {offset}, and had a record at {self.state.next_offset - 1}: it was"
-            f" made anew or lost its end, and acked logs with it: open region {self.region} again for the rest"
+            f"{self.log.name} continues at {offset}, and had a record at {self.state.next_offset - 1}: it was"
+            f" made anew or lost its end, and acked entries with it: open region {self.region} again for the rest"
         )
 
     async def _claim(
@@ -141,7 +141,7 @@ class DataLog(AppliedLog):
             try:
                 (offset,) = await self.log.append(Batch.of([encoded]))
             except CordwoodError as error:
-                error.outcome = None  # of an owner record: it says nothing of a write
+                error.outcome = None  # it is that of an owner record, not of a write
                 raise
             if offset < self.state.next_offset:
                 raise self.lost_its_end(offset)
@@ -154,13 +154,13 @@ class DataLog(AppliedLog):
             if offset == self.state.next_offset:
                 self.state.apply(offset, record)  # there is nothing before it that was not read
                 self.last = identity(record)
-                self.grew(1, len(encoded))
+                self.note_growth(1, len(encoded))
             else:
                 await self.catch_up(offset + 1, seen)
             self.check_owner()
             if self.owner == offset:
                 return
-            # Void, since an earlier renewal of ours has landed at last: this goes on from that one.
+            # Void, since an earlier renewal of ours has landed at last: the next one continues from that.
             renews = self.owner
 
 

@@ -25,7 +25,7 @@ HEADER_BYTES: Final = 64
 _WRITE: Final = 1
 _OWNER: Final = 2
 
-# version, kind, reserved, count, owner, logs before, table, first sequence, region, reserved, bytes of data
+# version, kind, reserved, count, owner, running count, table, first sequence, region, reserved, bytes of data
 _HEADER = Struct("<BBHIqqqqqqI")
 _HEADER_AND_CRC = Struct("<BBHIqqqqqqII")
 _CRC = Struct("<I")
@@ -152,8 +152,8 @@ def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:
             owner, running_count, table, bytes(view[HEADER_BYTES:]).rstrip(b"\0").decode(errors="replace")
         )
     if kind != _WRITE or not count:
-        raise Corrupt(f"{where}: a record of kind {kind} with {count} logs is not known: use a newer Cordwood")
-    raise Corrupt(f"{where}: {count} logs do not fit into a record of {size} bytes: restore a copy")
+        raise Corrupt(f"{where}: a record of kind {kind} with {count} entries is not known: use a newer Cordwood")
+    raise Corrupt(f"{where}: {count} entries do not fit into a record of {size} bytes: restore a copy")
 
 
 _HEADER_EACH = repeat(HEADER_BYTES)

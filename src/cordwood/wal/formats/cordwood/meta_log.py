@@ -68,7 +68,7 @@ class MetaLog:
             (offset,) = await self.log.append(Batch.of([encode_meta(self.region, record)]))
             self._check_end(offset)
         except CordwoodError as error:
-            error.outcome = None  # of an owner record: it says nothing of a write
+            error.outcome = None  # it is that of an owner record, not of a write
             raise
         if offset == self.next_offset:
             self.fold.take(record)
@@ -111,11 +111,11 @@ class MetaLog:
             )
 
     def _check_end(self, offset: int) -> None:
-        """R12: who lands below what it has read does not know what stands there now: it may be a newer owner's."""
+        """R12: a record that lands below what was read follows records that this owner has not seen."""
         if offset < self.next_offset:
             self.broken = Corrupt(
-                f"{self.log.name} goes on at {offset}, and had a record at {self.next_offset - 1}: it was made anew or"
-                f" lost its end, and marks with it: open region {self.region} again, and mark again what is deleted",
+                f"{self.log.name} continues at {offset}, and had a record at {self.next_offset - 1}: it was made anew"
+                f" or lost its end, and marks with it: open region {self.region} again, and repeat the marks",
                 outcome="unknown",
             )
             raise self.broken

@@ -27,7 +27,7 @@ _SNAPSHOT: Final = 3
 # version, kind, reserved, count, owner, region, number, part, parts, high watermark, trim target, bytes of the body
 _HEADER = Struct("<BBHIqqqIIqqI")
 _CRC = Struct("<I")
-# running count, records, bytes, flags, mapping entries, positions
+# running count, records, bytes, flags, mapping pairs, positions
 _REGION = Struct("<qqqIII")
 _REGION_BYTES = 40
 _FORGETFUL: Final = 1
@@ -74,8 +74,8 @@ class SnapshotPart(NamedTuple):
     next_sequences: Sequence[int]
     deleted_through: Sequence[int]
     high_watermarks: Sequence[int]
-    entries: Sequence[int]
-    """How many entries of the mapping each table has."""
+    pairs: Sequence[int]
+    """How many pairs of the mapping each table has."""
     firsts: Sequence[int]
     offsets: Sequence[int]
     position_offsets: Sequence[int]
@@ -96,10 +96,10 @@ def encode_meta(region: int, record: MetaRecord) -> bytes:
         count = len(record.tables)
         body = pack(f"<{2 * count}q{count}B", *record.tables, *record.through, *record.dropped)
         return _sealed(_MARKS, count, record.owner, region, (0, 0, 0, 0, 0), body)
-    count, entries, positions = len(record.tables), len(record.firsts), len(record.position_offsets)
-    scalars = _REGION.pack(record.running_count, record.writes, record.bytes, record.forgetful, entries, positions)
+    count, pairs, positions = len(record.tables), len(record.firsts), len(record.position_offsets)
+    scalars = _REGION.pack(record.running_count, record.writes, record.bytes, record.forgetful, pairs, positions)
     longs = pack(
-        f"<{4 * count + 2 * entries + 2 * positions}q",
+        f"<{4 * count + 2 * pairs + 2 * positions}q",
         *record.tables,
         *record.next_sequences,
         *record.deleted_through,
@@ -109,7 +109,7 @@ def encode_meta(region: int, record: MetaRecord) -> bytes:
         *record.position_offsets,
         *record.position_bytes,
     )
-    body = b"".join((scalars, bytes(_REGION_BYTES - len(scalars)), longs, pack(f"<{count}B", *record.entries)))
+    body = b"".join((scalars, bytes(_REGION_BYTES - len(scalars)), longs, pack(f"<{count}B", *record.pairs)))
     numbers = (record.number, record.part, record.parts, record.high_watermark, record.trim_target)
     return _sealed(_SNAPSHOT, count, record.owner, region, numbers, body)
 
@@ -138,8 +138,8 @@ def decode_meta(data: Buffer, region: int, where: str) -> MetaRecord:
         longs = body[: 16 * count].cast("q")
         return Marks(owner, longs[:count].tolist(), longs[count:].tolist(), list(body[16 * count : MARK_BYTES * count]))
     if kind == _SNAPSHOT and part < parts and length >= _REGION_BYTES:
-        running_count, writes, total, flags, entries, positions = _REGION.unpack_from(body)
-        sizes = (count, count, count, count, entries, entries, positions, positions)
+        running_count, writes, total, flags, pairs, positions = _REGION.unpack_from(body)
+        sizes = (count, count, count, count, pairs, pairs, positions, positions)
         end = _REGION_BYTES + 8 * sum(sizes)
         if end + count <= length and flags in (0, _FORGETFUL):
             columns = _split(body[_REGION_BYTES:end].cast("q").tolist(), sizes)
@@ -149,7 +149,7 @@ def decode_meta(data: Buffer, region: int, where: str) -> MetaRecord:
                 owner, number, part, parts, high, target, running_count, writes, total, bool(flags),
                 tables, next_sequences, deleted, highs, counts, firsts, offsets, position_offsets, position_bytes,
             )  # fmt: skip
-    raise Corrupt(f"{where}: a record of kind {kind} with {count} entries is not known: use a newer Cordwood")
+    raise Corrupt(f"{where}: a record of kind {kind} with a count of {count} is not known: use a newer Cordwood")
 
 
 def _split(numbers: list[int], sizes: Sequence[int]) -> list[list[int]]:

@@ -62,7 +62,7 @@ class MetaWriter:
         self._snapshot_bytes = found[0].bytes if found else 0
         self._marks_since = len(meta.fold.marks)
         meta.forget()
-        data.growth = self._look_whether_due
+        data.on_growth = self._look_whether_due
         self._look_whether_due()
         if due:
             self._run_soon()
@@ -85,7 +85,7 @@ class MetaWriter:
         """After the writer: leave a snapshot of what is new, so that the next open has nothing to read."""
         if asyncio.get_running_loop() is not self._loop:
             return
-        self._data.growth = lambda: None
+        self._data.on_growth = lambda: None
         owned = self._writer.fenced is None and self._data.broken is None
         next_offset, marks = self._data.state.next_offset, len(self._marks) + self._marks_since
         if owned and is_due_on_close(next_offset=next_offset, snapshot_offset=self._meta.snapshot_offset, marks=marks):
@@ -114,7 +114,7 @@ class MetaWriter:
             self._task.add_done_callback(self._on_task_end)
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        """Fail who waits for a task that was broken off, as by whoever cancels all tasks of a loop."""
+        """Fail the callers that wait for a cancelled task: a program that ends its loop cancels all tasks."""
         broken_off = why_broken_off(task)
         if broken_off is not None and self._task is task:  # else another one has begun, which sees to them
             marks, self._marks = self._marks, []
@@ -230,7 +230,7 @@ class MetaWriter:
         raise own from failed
 
     def check_owner(self) -> None:
-        """Whoever is fenced appends nothing more, nor does who knows another log than there is."""
+        """Raise if this owner is fenced or its log was replaced."""
         if self._writer.fenced is not None:
             raise copy(self._writer.fenced)
         self._data.check_owner()

@@ -1,7 +1,7 @@
-"""What a region is: its last snapshot, all marks, and the data log from the snapshot's high watermark on.
+"""Opening a region: from its last snapshot, all marks, and the data log from the snapshot's high watermark on.
 
-So an open costs what was written since the snapshot, however large the region is and however long a table was idle.
-What is missing is made good where it can be, and said where it cannot.
+So an open reads the records since the snapshot, however large the region is and however long a table was idle. It
+rebuilds what is missing where it can, and reports the rest as lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOGGER = logging.getLogger("cordwood")
 
 class Restored(NamedTuple):
     lost: dict[int, range]
-    """Numbers of logs that are missing, by table, as far as they are known."""
+    """Sequence numbers of entries that are missing, by table, as far as they are known."""
     shortened: bool = False
     """Whether the data log has lost its end: its offsets come again, and with them the ids of owners."""
     gaps: bool = False
@@ -93,7 +93,7 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
         return Restored({}, gaps=True)
     lost = _merge(data.state, known, start)
     what = "lost its end" if shortened else f"was cut before offset {start}"
-    _LOGGER.warning("%s %s, and lost are: %s", data.log.name, what, _shown(lost))
+    _LOGGER.warning("%s %s, and these entries are lost: %s", data.log.name, what, _shown(lost))
     return Restored(lost, shortened, gaps=True)
 
 
@@ -118,12 +118,12 @@ def _never_still(data: DataLog) -> Unavailable:
 def _warn_of_a_rebuild(data: DataLog, meta: MetaLog, start: int) -> None:
     if meta.cut:
         _LOGGER.warning(
-            "%s was cut before offset %d, and has no snapshot: tables are made from %s, deleted logs may come back",
+            "%s was cut before offset %d, and has no snapshot: tables are rebuilt from %s, deleted entries may return",
             meta.log.name, meta.start, data.log.name,
         )  # fmt: skip
     if start:
         _LOGGER.warning(
-            "%s was cut before offset %d: logs of its tables may be lost, those of the offsets 0 to %d",
+            "%s was cut before offset %d: entries of its tables may be lost, at the offsets 0 to %d",
             data.log.name, start, start - 1,
         )  # fmt: skip
 
@@ -175,4 +175,4 @@ def _shown(lost: Mapping[int, range]) -> str:
         f"table {table}: {numbers[0]} to {numbers[-1]}" for table, numbers in islice(lost.items(), TABLES_SHOWN_MAX)
     ]
     more = len(lost) - len(shown)
-    return "; ".join((*shown, *([f"and of {more} more tables"] if more > 0 else []))) or "no logs that are known of"
+    return "; ".join((*shown, *([f"and of {more} more tables"] if more > 0 else []))) or "no entries that are known of"

@@ -11,7 +11,7 @@ from typing import Final
 
 from cordwood.wal.formats.cordwood.meta_record import DROPPED, HEADER_BYTES, SnapshotPart
 from cordwood.wal.state.fence import Fence
-from cordwood.wal.state.state import MAPPING_ENTRIES_MAX, RegionState, TableState, trim_target
+from cordwood.wal.state.state import MAPPING_PAIRS_MAX, RegionState, TableState, trim_target
 
 PART_BYTES_MAX: Final = 256 * 1024
 """A part is no larger, also where a record may be: it is encoded in one go."""
@@ -21,8 +21,8 @@ TABLES_PER_TURN: Final = 1000
 _number = itemgetter(0)
 _offset = itemgetter(1)
 _TABLE_BYTES = 33
-_ENTRY_BYTES = 16
-_OTHER_BYTES = HEADER_BYTES + 40 + _ENTRY_BYTES * MAPPING_ENTRIES_MAX + 8
+_PAIR_BYTES = 16
+_OTHER_BYTES = HEADER_BYTES + 40 + _PAIR_BYTES * MAPPING_PAIRS_MAX + 8
 
 
 class _Columns:
@@ -30,7 +30,7 @@ class _Columns:
 
     def __init__(self) -> None:
         self.tables, self.next_sequences, self.deleted_through = array("q"), array("q"), array("q")
-        self.high_watermarks, self.entries = array("q"), array("B")
+        self.high_watermarks, self.pairs = array("q"), array("B")
         self.firsts, self.offsets = array("q"), array("q")
 
     def add(self, table: int, meta: TableState) -> None:
@@ -39,7 +39,7 @@ class _Columns:
         self.deleted_through.append(meta.deleted_through)
         # R15: of a dropped table its id and its next number stay.
         self.high_watermarks.append(DROPPED if meta.dropped else meta.high_watermark)
-        self.entries.append(len(meta.mapping))
+        self.pairs.append(len(meta.mapping))
         self.firsts.extend(map(_number, meta.mapping))
         self.offsets.extend(map(_offset, meta.mapping))
 
@@ -86,7 +86,7 @@ class Snapshot:
         mapping = meta.mapping
         if mapping and (self._oldest is None or mapping[0][1] < self._oldest):
             self._oldest = mapping[0][1]
-        weight = _TABLE_BYTES + _ENTRY_BYTES * len(mapping)
+        weight = _TABLE_BYTES + _PAIR_BYTES * len(mapping)
         if self._size and self._size + weight > self._bytes_max:
             self._parts.append(_Columns())
             self._size = 0
@@ -112,7 +112,7 @@ class Snapshot:
                 next_sequences=columns.next_sequences.tolist(),
                 deleted_through=columns.deleted_through.tolist(),
                 high_watermarks=columns.high_watermarks.tolist(),
-                entries=columns.entries.tolist(),
+                pairs=columns.pairs.tolist(),
                 firsts=columns.firsts.tolist(),
                 offsets=columns.offsets.tolist(),
                 position_offsets=[offset for offset, _ in positions],
@@ -153,10 +153,10 @@ async def state_of(parts: Sequence[SnapshotPart]) -> RegionState:
 
 
 def _take_part(state: RegionState, part: SnapshotPart) -> None:
-    entries = list(zip(part.firsts, part.offsets, strict=True))
+    pairs = list(zip(part.firsts, part.offsets, strict=True))
     at = 0
     for table, next_sequence, deleted, high_watermark, count in zip(
-        part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, part.entries, strict=True
+        part.tables, part.next_sequences, part.deleted_through, part.high_watermarks, part.pairs, strict=True
     ):
         meta = state.table_states[table] = TableState()
         meta.next_sequence = next_sequence
@@ -165,7 +165,7 @@ def _take_part(state: RegionState, part: SnapshotPart) -> None:
             meta.dropped_through = next_sequence - 1
         else:
             meta.high_watermark = high_watermark
-        meta.mapping = entries[at : at + count]
+        meta.mapping = pairs[at : at + count]
         at += count
         if deleted:
             state.deleted[table] = deleted

@@ -234,7 +234,7 @@ class Writer(PendingWrites):
                 assert counts, "own records that follow each other count"
                 self._finish(write)
             self._data.last = write.owner, write.running_count, write.table, write.first
-            self._data.grew(len(group.writes), group.size)
+            self._data.note_growth(len(group.writes), group.size)
 
     def _finish(self, write: Write, error: CordwoodError | None = None) -> None:
         self._answer(write, write.size, error)

@@ -1,4 +1,4 @@
-"""What codecs have in common that write one record a log, and no owners: a key says which log it is."""
+"""Records that hold one entry each and have no owners: the parts that their codecs share."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _BOUNDS = Struct("=2i")
 
 
 class EntryKey(NamedTuple):
-    """Which log a record holds."""
+    """The entry that a record holds."""
 
     table: int
     sequence: int
     is_start: bool = False
-    """Whether all logs of its table before it are deleted."""
+    """Whether all entries of its table before it are deleted."""
 
 
 class Known(NamedTuple):
-    """What a record of a meta log says of a table."""
+    """A table, as a record of a meta log describes it."""
 
     table: int
     next_sequence: int
     deleted_through: int
     high_watermark: int = 0
     oldest: int | None = None
-    """The offset of its oldest live log, where that is said."""
+    """The offset of its oldest live entry, if the record has it."""
 
 
-class PlainCodec(Protocol):
-    """Such records as bytes. `log` and `offset` name their place in what `Corrupt` says."""
+class EntryCodec(Protocol):
+    """Such records as bytes. `log` and `offset` name their place in the text of `Corrupt`."""
 
     table_max: int
     """The largest id of a table that its records can have."""
@@ -45,8 +45,8 @@ class PlainCodec(Protocol):
     def decode_meta(self, key: bytes, value: Buffer, region: int, log: str, offset: int) -> Iterable[Known]: ...
 
 
-class LogRecord(WriteRecord):
-    """A log of one table, in the form of a write: its column is the payload as it is."""
+class EntryRecord(WriteRecord):
+    """One entry in the form of a write: its column is the bare payload."""
 
     __slots__ = ()
 
@@ -55,11 +55,13 @@ class LogRecord(WriteRecord):
         return BinaryColumn(memoryview(_BOUNDS.pack(0, len(self.column))).cast("i"), self.column)
 
 
-new_log_record: Callable[[tuple[int, int, int, int, int, memoryview]], LogRecord] = partial(tuple.__new__, LogRecord)
+new_entry_record: Callable[[tuple[int, int, int, int, int, memoryview]], EntryRecord] = partial(
+    tuple.__new__, EntryRecord
+)
 
 
 def decode_versioned(value: Buffer, version: int, log: str, offset: int) -> memoryview:
-    """What follows the version in a value."""
+    """The bytes after the version in a value."""
     view = memoryview(value)
     if not len(view):
         raise Corrupt(f"{log} at offset {offset}: a record without a value: it begins with a version")
@@ -74,4 +76,4 @@ def check_version(found: int, version: int, what: str, log: str, offset: int) ->
 
 def check_key_length(key: bytes, length: int, log: str, offset: int) -> None:
     if len(key) != length:
-        raise Corrupt(f"{log} at offset {offset}: a key of {len(key)} bytes: one of this codec has {length}")
+        raise Corrupt(f"{log} at offset {offset}: a key of {len(key)} bytes: a key of this format has {length}")

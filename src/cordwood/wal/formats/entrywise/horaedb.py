@@ -14,9 +14,9 @@ from cordwood.wal.names import ID_MAX
 VERSION: Final = 0
 
 _META: Final = 0
-_LOG: Final = 1
+_ENTRY: Final = 1
 # namespace, region, table, sequence number, version
-_LOG_KEY = Struct(">BQQQB")
+_ENTRY_KEY = Struct(">BQQQB")
 # namespace, version, region
 _META_KEY = Struct(">BBQ")
 
@@ -28,15 +28,15 @@ _FIXED_BYTES: Final = {_FIXED64: 8, _FIXED32: 4}
 
 
 class HoraeDbCodec:
-    """One record a log; a snapshot of the whole region, as protobuf, at every mark."""
+    """One record per entry; a snapshot of the whole region, as protobuf, at every mark."""
 
     table_max = ID_MAX
 
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> EntryKey:
-        check_key_length(key, _LOG_KEY.size, log, offset)
-        namespace, of_region, table, sequence, version = _LOG_KEY.unpack(key)
+        check_key_length(key, _ENTRY_KEY.size, log, offset)
+        namespace, of_region, table, sequence, version = _ENTRY_KEY.unpack(key)
         check_version(version, VERSION, "key", log, offset)
-        _check_place(namespace, _LOG, of_region, region, log, offset)
+        _check_place(namespace, _ENTRY, of_region, region, log, offset)
         return EntryKey(table, sequence)
 
     def decode_payload(self, value: Buffer, log: str, offset: int) -> memoryview:
@@ -59,7 +59,7 @@ class HoraeDbCodec:
 def _check_place(namespace: int, expected: int, of_region: int, region: int, log: str, offset: int) -> None:
     where = f"{log} at offset {offset}"
     if namespace != expected:
-        raise Corrupt(f"{where}: a key of namespace {namespace}, and those of this log have {expected}")
+        raise Corrupt(f"{where}: a key of namespace {namespace}: the keys of this log have {expected}")
     if of_region != region:
         raise Corrupt(f"{where}: a record of region {of_region} in the log of region {region}: restore the log")
 

@@ -1,7 +1,7 @@
-"""Reading regions of codecs that write one record a log, and no owners.
+"""Reading regions whose records hold one entry each, without owner records.
 
-Without owner records nothing tells a record that was acked from one whose append failed, so all of them count. If a
-number of a table is there twice, its writer has used it again after a failure: the later record counts.
+Without owner records an acked record looks like one whose append failed, so all of them count. If a sequence number of
+a table is there twice, its writer has used it again after a failure: the later record counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cordwood.errors import NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Buffer, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, keys_of, size_of, values_of
-from cordwood.wal.formats.entrywise.codec import EntryKey, Known, PlainCodec, new_log_record
+from cordwood.wal.formats.entrywise.codec import EntryCodec, EntryKey, Known, new_entry_record
 from cordwood.wal.formats.interface import OpenRegion, RegionLogs
 from cordwood.wal.record import NOBODY, DataRecord
 from cordwood.wal.state.fence import Unfenced
@@ -23,7 +23,7 @@ from cordwood.wal.state.state import RegionState
 from cordwood.wal.up_to_end import read_up_to_end
 
 ATTEMPTS_MAX: Final = 20
-"""Each one more means that somebody has trimmed one of the logs in the meantime."""
+"""Each further attempt means that another process has trimmed one of the two logs meanwhile."""
 
 _LOGGER = logging.getLogger("cordwood")
 
@@ -31,13 +31,13 @@ Seen: TypeAlias = Callable[[int, EntryKey, Buffer], None]
 
 
 class EntrywiseLog(AppliedLog):
-    """One data log of such a codec, and the state that follows from it."""
+    """One data log with such records, and the state that follows from it."""
 
-    def __init__(self, log: Log, region: int, codec: PlainCodec) -> None:
+    def __init__(self, log: Log, region: int, codec: EntryCodec) -> None:
         super().__init__(log, region)
         self.table_max = codec.table_max
         self.later: dict[tuple[int, int], int] = {}
-        """Of logs whose number did not follow: what has the same number before this offset does not count."""
+        """By entry whose number did not follow: an earlier record with the same number does not count."""
         self._codec = codec
 
     def begin(self, offset: int) -> None:
@@ -47,7 +47,7 @@ class EntrywiseLog(AppliedLog):
 
     @property
     def end(self) -> int:
-        """What comes later may have a number again, so that only what was applied can be given out."""
+        """A later record may use a number again, so a reader stops where the log was applied."""
         return self.state.next_offset
 
     def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
@@ -56,7 +56,7 @@ class EntrywiseLog(AppliedLog):
             table, sequence, _ = codec.decode_key(key, region, name, offset)
             if later and later.get((table, sequence), offset) > offset:
                 continue
-            yield offset, new_log_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
+            yield offset, new_entry_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
 
     async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
         """Apply what is not applied yet, up to `stop` or to the end as of now."""
@@ -68,7 +68,7 @@ class EntrywiseLog(AppliedLog):
                     if seen is not None:
                         seen(offset, found, value)
                     self.apply(offset, found)
-                self.grew(len(batch), size_of(batch))
+                self.note_growth(len(batch), size_of(batch))
                 await asyncio.sleep(0)
         if stop is not None and self.state.next_offset < stop:
             raise Unavailable(
@@ -92,12 +92,12 @@ class EntrywiseLog(AppliedLog):
 
 
 class EntrywiseMeta:
-    """One meta log of such a codec, and what its records come to."""
+    """One meta log with such records, and the tables that follow from it."""
 
     snapshot_offset = 0  # an open reads the data log
 
     def __init__(
-        self, log: Log, region: int, codec: PlainCodec, begins_whole: Callable[[StoredBatch], bool] = lambda batch: True
+        self, log: Log, region: int, codec: EntryCodec, begins_whole: Callable[[StoredBatch], bool] = lambda batch: True
     ) -> None:
         """`begins_whole`: whether nothing is missing before the first batch of a log that was trimmed."""
         self.log = log
@@ -116,7 +116,7 @@ class EntrywiseMeta:
             self.start = self.end = 0
         if self.start == self.end > 0:
             _LOGGER.warning(
-                "%s was emptied: tables are made from the data log, deleted logs may come back", self.log.name
+                "%s was emptied: tables are rebuilt from the data log, and deleted entries may return", self.log.name
             )
         if self.start == self.end:
             return
@@ -125,10 +125,10 @@ class EntrywiseMeta:
                 for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
                     for known in self.codec.decode_meta(key, value, self._region, self.log.name, offset):
                         self._fold(known)
-                # Only now: a log whose records are those of another codec was not cut.
+                # Only now: a log with records of another format was not cut.
                 if batch.offsets[0] == self.start > 0 and not self._begins_whole(batch):
                     _LOGGER.warning(
-                        "%s was cut before offset %d: deleted logs may come back, and numbers of tables without logs",
+                        "%s was cut before offset %d: deleted entries may return, and numbers of empty tables",
                         self.log.name,
                         self.start,
                     )
@@ -187,17 +187,17 @@ async def _restore_once(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int, ra
 def _warn_of_loss(lost: dict[int, range], data: EntrywiseLog) -> dict[int, range]:
     if lost:
         _LOGGER.warning(
-            "%s was cut before offset %d, and logs of %d tables are lost", data.log.name, data.start, len(lost)
+            "%s was cut before offset %d, and entries of %d tables are lost", data.log.name, data.start, len(lost)
         )
     return lost
 
 
 class ReadingFormat:
-    """Regions that others write, in the records of a codec."""
+    """Regions that other programs write."""
 
     only_reads = True
 
-    def __init__(self, codec: PlainCodec) -> None:
+    def __init__(self, codec: EntryCodec) -> None:
         self._codec = codec
         self.table_max = codec.table_max
 
@@ -206,7 +206,7 @@ class ReadingFormat:
         return OpenRegion(data, meta, await restore_entrywise(data, meta))
 
     async def own(self, logs: RegionLogs) -> OpenRegion:
-        raise NotImplementedError("a codec that only reads")
+        raise NotImplementedError("a format that only reads")
 
     def _logs(self, logs: RegionLogs) -> tuple[EntrywiseLog, EntrywiseMeta]:
         return EntrywiseLog(logs.data, logs.region, self._codec), EntrywiseMeta(logs.meta, logs.region, self._codec)

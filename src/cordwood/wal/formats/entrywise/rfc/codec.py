@@ -13,26 +13,26 @@ VERSION: Final = 0
 TABLE_MAX: Final = 2**32 - 1
 
 # version, table, sequence number, is_start
-_LOG_KEY = Struct(">BIQB")
+_ENTRY_KEY = Struct(">BIQB")
 # version, table
 _META_KEY = Struct(">BI")
 # version, start sequence number
 _META_VALUE = Struct(">BQ")
 _VERSION_BYTE = bytes([VERSION])
 
-KEY_BYTES: Final = _LOG_KEY.size
+KEY_BYTES: Final = _ENTRY_KEY.size
 ALL_MARKS: Final = ("cordwood", b"all marks")
 """A header of the first record where all marks were written once more. It is ours: others read keys and values."""
 
 
 class RfcCodec:
-    """One record a log; of a mark one with the first number that is kept."""
+    """One record per entry; a mark is a record with the first number that is kept."""
 
     table_max = TABLE_MAX
 
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> EntryKey:
         check_key_length(key, KEY_BYTES, log, offset)
-        version, table, sequence, is_start = _LOG_KEY.unpack(key)
+        version, table, sequence, is_start = _ENTRY_KEY.unpack(key)
         check_version(version, VERSION, "key", log, offset)
         if is_start > 1:
             raise Corrupt(f"{log} at offset {offset}: is_start is {is_start}: it is 0 or 1")
@@ -57,7 +57,7 @@ def encode_key(key: EntryKey) -> bytes:
     >>> encode_key(EntryKey(table=7, sequence=1, is_start=True)).hex()
     '0000000007000000000000000101'
     """
-    return _LOG_KEY.pack(VERSION, key.table, key.sequence, key.is_start)
+    return _ENTRY_KEY.pack(VERSION, key.table, key.sequence, key.is_start)
 
 
 def encode_value(payload: bytes) -> bytes:
@@ -65,5 +65,5 @@ def encode_value(payload: bytes) -> bytes:
 
 
 def encode_mark(table: int, start: int) -> tuple[bytes, bytes]:
-    """Key and value of a mark: the logs of the table before `start` are deleted."""
+    """Key and value of a mark: the entries of the table before `start` are deleted."""
     return _META_KEY.pack(VERSION, table), _META_VALUE.pack(VERSION, start)

@@ -64,7 +64,7 @@ class RfcMetaWriter:
         self._not_before = 0.0
 
     async def mark(self, table: int, through: int, *, dropped: bool, timeout: float | None) -> None:
-        """Make it durable, then apply it. A dropped table is one all of whose logs are deleted: no record says more."""
+        """Make it durable, then apply it. A table is dropped by deleting all its entries: there is no other record."""
         if through <= self._data.state.deleted.get(table, 0):
             return
         self.check_owner()
@@ -76,13 +76,13 @@ class RfcMetaWriter:
         await in_time(self._data.region, mark.future, timeout, f"a mark of table {table}")
 
     async def snapshot(self, timeout: float | None) -> Snapshotted:
-        """There is none in these records: what is known is what the logs say."""
+        """Return the state as it is: this format has no snapshots."""
         self.check_owner()
         state = self._data.state
         return Snapshotted(state.next_offset, state.trim_target)
 
     def check_owner(self) -> None:
-        """Whoever is fenced appends nothing more."""
+        """Raise if this writer is fenced."""
         if self._writer.fenced is not None:
             raise copy(self._writer.fenced)
 
@@ -91,7 +91,7 @@ class RfcMetaWriter:
             await asyncio.wait([self._task])
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        """Fail who waits for a task that was broken off, as by whoever cancels all tasks of a loop."""
+        """Fail the callers that wait for a cancelled task: a program that ends its loop cancels all tasks."""
         broken_off = why_broken_off(task)
         if broken_off is not None and self._task is task:  # else another one has begun, which sees to them
             marks, self._marks = self._marks, []
@@ -171,7 +171,7 @@ class RfcMetaWriter:
         return offsets[0]
 
     async def _look(self, stop: int, records: Sequence[MarkRecord]) -> None:
-        """Whoever has written the others has the region. Their marks are as good as ours."""
+        """Read the marks of another writer, which count too. It has the region, so this one is fenced."""
         own = set(records)
         try:
             async with read_up_to_end(self._log, self._next_offset, stop) as reader:

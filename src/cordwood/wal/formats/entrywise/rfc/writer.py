@@ -1,7 +1,7 @@
-"""The way of a write in the proposal's records: one append a write, one record a log.
+"""The path of a write in the proposal's records: one append per write, one record per entry.
 
-There are no owner records. So nothing can be taken back or written again, and all that shows another writer is a
-record of its own between ours: then this one stops.
+There are no owner records. So no write can be taken back or written again, and only a foreign record between its own
+shows a writer that there is another one: then it stops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cordwood.wal.formats.write_path import WritePath, after_append, after_resol
 
 APPENDS_IN_FLIGHT_MAX: Final = 16
 STRAY_BYTES_MAX: Final = 32 * 1024 * 1024
-"""What is remembered of writes that may still arrive: when they do, they are no other writer's."""
+"""Bytes of writes that may still arrive: the writer remembers them, so that it knows its own records."""
 BATCH_SLACK_BYTES: Final = 512
 RECORD_SLACK_BYTES: Final = 64
 """What a log may need for a batch, and for each record of it, beside its bytes."""
@@ -46,7 +46,7 @@ class RfcWrite:
         self.offsets: Sequence[int] | None = None
         self.error: CordwoodError | None = None
         self.found: set[int] = set()
-        """The numbers of its logs that were found in the log, after an append that did not come back as it should."""
+        """The numbers of its entries that were found in the log, after an append that failed or left a gap."""
 
 
 class RfcWriter(PendingWrites):
@@ -79,7 +79,7 @@ class RfcWriter(PendingWrites):
         return list(map(encode_value, payloads))
 
     def put(self, table: int, count: int, column: list[bytes]) -> RfcWrite:
-        """Give the write its numbers and a place behind all others. They are not used again, whatever becomes of it."""
+        """Give the write its numbers, and queue it after all others. Numbers are used once, even after a failure."""
         first = self.last_given(table) + 1
         self._next[table] = first + count
         # R17: by numbers that are given out, not by those that are acked: a write under way is not deleted by this one.
@@ -149,12 +149,12 @@ class RfcWriter(PendingWrites):
         self._send()
 
     def _ack(self) -> None:
-        """Tell the callers of what has come back, in the order of the log, up to the first gap: what lies in one may be
-        another writer's."""
+        """Complete the writes that have returned, in log order, up to the first gap: it may hold another writer's
+        records."""
         while (write := self._arrived.pop(self._data.state.next_offset, None)) is not None:
             for offset, key in enumerate(write.keys, self._data.state.next_offset):
                 self._data.apply(offset, key)
-            self._data.grew(write.count, write.size)
+            self._data.note_growth(write.count, write.size)
             self._finish(write)
 
     async def _resolve(self, writes: list[RfcWrite]) -> None:
@@ -191,7 +191,7 @@ class RfcWriter(PendingWrites):
             )
 
     def _decide(self, write: RfcWrite) -> CordwoodError | None:
-        """Tell its caller; why it failed, if it did."""
+        """Complete the write for its caller; return why it failed, if it did."""
         if len(write.found) == write.count:
             self._finish(write)
             return None
