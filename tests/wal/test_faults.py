@@ -357,7 +357,7 @@ async def test_r11_a_failed_append_stops_sending_until_all_have_returned(
         if calls == 1:
             await first_may_go.wait()
         elif calls == 2:
-            raise Unavailable("no answer", outcome="unknown")
+            raise Unavailable("no answer", outcome="unknown", reason="unreachable")
         return await append(batch, **settings)
 
     monkeypatch.setattr(log, "append", odd)

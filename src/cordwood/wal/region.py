@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -22,6 +24,8 @@ from cordwood.wal.reading.shared_scan import TableReader, TableReads
 from cordwood.wal.record import checked_payloads
 from cordwood.wal.state.state import TableMeta
 from cordwood.wal.stats import RegionStats
+
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class _Limit(NamedTuple):
@@ -172,10 +176,16 @@ class Region:
         self._check_open()
         if concurrency < 1:
             raise InvalidInput(f"concurrency is {concurrency}: at least 1 table is applied at a time")
+        begun = time.monotonic()
         data = self._data
         stop = await self._end() if data.end is None else data.end
 
-        return await Recovery(self._scan, _first_place(data).start, stop, apply, tables).run(concurrency)
+        report = await Recovery(self._scan, _first_place(data).start, stop, apply, tables).run(concurrency)
+        _LOGGER.info(
+            "region %d in %s is recovered in %.3f s: %d entries applied, %d skipped, %d tables failed",
+            self.id, data.log.name, time.monotonic() - begun, report.applied, report.skipped, len(report.failed),
+        )  # fmt: skip
+        return report
 
     def tables(self) -> dict[int, TableMeta]:
         """The sequence numbers and offsets of each table that was written. No I/O.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -17,12 +18,13 @@ from cordwood.log.arguments import checked_timeout
 from cordwood.log.topics import TopicConfig
 from cordwood.wal.formats.by_name import format_of_codec
 from cordwood.wal.formats.cordwood.data_log import check_topic
-from cordwood.wal.formats.interface import RegionLogs
+from cordwood.wal.formats.interface import OpenRegion, RegionLogs
 from cordwood.wal.layout import LogPlace, RegionPlace, checked_layout
 from cordwood.wal.names import checked_id, checked_wal_name
+from cordwood.wal.record import NOBODY
 from cordwood.wal.region import Region
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 CODEC: Final = "cordwood"
 LAYOUT: Final = "two-topics"
@@ -146,6 +148,7 @@ class Wal:
             raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
 
     async def _open_region(self, id: int, create: bool, timeout: float) -> Region:
+        begun = time.monotonic()
         place = self._layout.place(self.name, id)
         try:
             info = await self._engine.topic(place.data.topic, timeout=timeout)
@@ -177,6 +180,7 @@ class Wal:
             ask = self._on_flush_needed
             flush = None if ask is None else lambda tables: ask(region, tables)
             region._clean_in_background(self._clean_every, self._region_bytes_max, flush)
+        _log_open(opened, time.monotonic() - begun)
         return region
 
     @property
@@ -231,6 +235,19 @@ def _check_room(info: TopicInfo) -> None:
             f"topic {info.name!r} takes records of at most {info.batch_bytes_max} bytes, and a region needs"
             f" {RECORD_BYTES_MIN}: raise its max.message.bytes, or use another name"
         )
+
+
+def _log_open(opened: OpenRegion, seconds: float) -> None:
+    data = opened.data
+    owner = (
+        "read-only" if opened.writers is None else "no owner id" if data.owner == NOBODY else f"owner id {data.owner}"
+    )
+    tables = [table for table in data.state.table_states.values() if not table.dropped]
+    _LOGGER.info(
+        "region %d in %s is open in %.3f s: %s, %d tables, %d live entries",
+        data.region, data.log.name, seconds, owner, len(tables),
+        sum(table.next_sequence - 1 - table.deleted_through for table in tables),
+    )  # fmt: skip
 
 
 class Opening:

@@ -16,7 +16,7 @@ TABLES_SHOWN_MAX: Final = 20
 Flush: TypeAlias = Callable[[list[int]], Awaitable[None]]
 """Asks for the tables to be flushed and marked."""
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class BackgroundCleaner:

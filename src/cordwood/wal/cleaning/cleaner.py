@@ -10,7 +10,7 @@ from cordwood.errors import CordwoodError, Fenced, InvalidInput, Timeout, Unavai
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.formats.interface import RegionMetaWriter
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class Cleaner:
@@ -74,6 +74,7 @@ class Cleaner:
             self.refused = error
         else:
             self.refused = None
+            _LOGGER.info("%s: trimmed to %d, from %d", self._data.log.name, self.pruned_to, self.trimmed_to)
             self.trimmed_to = self.pruned_to
 
     def holding_back(self, bytes_max: int) -> list[int]:

@@ -10,7 +10,7 @@ from cordwood.errors import Corrupt
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
 from cordwood.wal.names import ID_MAX
-from cordwood.wal.record import DataRecord, Writes
+from cordwood.wal.record import NOBODY, DataRecord, Writes
 from cordwood.wal.state.state import RegionState
 
 
@@ -24,6 +24,8 @@ class AppliedLog(ABC):
         self.log = log
         self.region = region
         self.state = RegionState()
+        self.owner = NOBODY
+        """The id under which this process writes; NOBODY: it only reads, or the format has no owners."""
         self.start = 0
         """Where the log began when it was opened."""
         self.on_growth: Callable[[], None] = lambda: None

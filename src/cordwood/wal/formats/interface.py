@@ -54,6 +54,9 @@ class RegionWriter(Protocol):
     def check(self) -> None:
         """Raise the error that every write would raise."""
 
+    def fence(self, error: Fenced) -> None:
+        """Refuse all writes from now on."""
+
     def column_of(self, table: int, payloads: Sequence[bytes]) -> Any:
         """The payloads as `put` takes them; `TooLarge` before anything has a number."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from copy import copy
 from typing import Final
@@ -14,6 +15,8 @@ from cordwood.wal.formats.interface import WriteUnderWay
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Writes that are not acked yet; more wait in their callers. Less than the queue of a log takes: an append that waited
 there might be overtaken."""
+
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class PendingWrites:
@@ -43,6 +46,12 @@ class PendingWrites:
                 outcome="not_written",
                 reason="other-loop",
             )
+
+    def fence(self, error: Fenced) -> None:
+        """Refuse all writes from now on; the error names the other owner."""
+        if self.fenced is None:
+            self.fenced = error
+            _LOGGER.info("region %d in %s is fenced: %s", self._data.region, self._data.log.name, error)
 
     @property
     def full(self) -> bool:

@@ -15,7 +15,7 @@ from cordwood.wal.formats.cordwood.data_record import decode_record, decode_writ
 from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, Writes
 from cordwood.wal.up_to_end import read_up_to_end
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 def check_topic(info: TopicInfo, partitions: int) -> None:
@@ -42,8 +42,6 @@ class DataLog(AppliedLog):
 
     def __init__(self, log: Log, region: int, who: str) -> None:
         super().__init__(log, region)
-        self.owner = NOBODY
-        """The id under which this process writes."""
         self.last: tuple[int, ...] = ()
         """The `identity` of the last record that was applied."""
         self.session = secrets.randbits(63) | 1

@@ -29,7 +29,7 @@ PAUSE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 5.0
 """A snapshot that was due and failed is tried again after this time, at the next write or mark."""
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class MetaWriter:
@@ -220,7 +220,7 @@ class MetaWriter:
             unknown = True
             failed = Timeout(f"{self._meta.log.name}: an append took more than {self._timeout} s")
         except Fenced as error:
-            self._writer.fenced = self._writer.fenced or error
+            self._writer.fence(error)
             failed = error
         except Corrupt as error:
             failed = error

@@ -26,7 +26,7 @@ PAUSE_SECONDS: Final = 0.1
 """How often a data log that is shorter than it was is looked at again, and after which time."""
 TABLES_SHOWN_MAX: Final = 20
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 
 class Restored(NamedTuple):

@@ -285,7 +285,7 @@ class Writer(PendingWrites):
 
     def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:
         if isinstance(error, Fenced):
-            self.fenced = error
+            self.fence(error)
         if isinstance(error, Corrupt):
             # R11: for good. The renewal may be in the log, where readers count it and this owner does not. A next one,
             # at an offset that seems to follow, would be void for them, and every write that is acked behind it.

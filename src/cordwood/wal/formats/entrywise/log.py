@@ -25,7 +25,7 @@ from cordwood.wal.up_to_end import read_up_to_end
 ATTEMPTS_MAX: Final = 20
 """Each further attempt means that another process has trimmed one of the two logs meanwhile."""
 
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 Seen: TypeAlias = Callable[[int, EntryKey, Buffer], None]
 

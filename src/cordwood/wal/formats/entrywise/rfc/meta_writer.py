@@ -33,7 +33,7 @@ do, they are no other writer's."""
 RETRY_SECONDS: Final = 5.0
 
 _MARK_BYTES = 14 + RECORD_SLACK_BYTES
-_LOGGER = logging.getLogger("cordwood")
+_LOGGER = logging.getLogger("cordwood.wal")
 
 MarkRecord: TypeAlias = tuple[bytes, bytes]
 """Key and value."""
@@ -186,8 +186,8 @@ class RfcMetaWriter:
             self._fence(f"{self._log.name} was trimmed before {trimmed.start} by another one")
 
     def _fence(self, why: str) -> None:
-        self._writer.fenced = self._writer.fenced or Fenced(
-            f"region {self._data.region}: {why}: somebody else has the region: open it again to take it back"
+        self._writer.fence(
+            Fenced(f"region {self._data.region}: {why}: another writer has the region: open it again to take it back")
         )
 
     def _remember(self, records: Sequence[MarkRecord]) -> None:

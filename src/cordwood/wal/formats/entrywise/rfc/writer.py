@@ -220,7 +220,7 @@ class RfcWriter(PendingWrites):
 
     def _give_up(self, writes: list[RfcWrite], error: CordwoodError) -> None:
         if isinstance(error, Fenced):
-            self.fenced = error
+            self.fence(error)
         for write in writes:
             refused = write.error is not None and write.error.outcome == "not_written"
             if not refused:
