@@ -25,7 +25,7 @@ def test_r11_a_writer_reads_the_log_when_all_appends_have_returned(
     ("error", "path"),
     [
         (None, WritePath.WRITING),
-        (Unavailable("no disk", reason="failed"), WritePath.UNRESOLVED, reason="failed"),
+        (Unavailable("no disk", reason="failed"), WritePath.UNRESOLVED),
         (Timeout("too late"), WritePath.UNRESOLVED),
         (Fenced("another owner"), WritePath.FENCED),
         (Corrupt("another log"), WritePath.BROKEN),
