@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, NotFound, Timeout, Unavailable
 from cordwood.log import Engine, Log, TopicInfo
 from cordwood.log.arguments import checked_timeout
+from cordwood.log.calls.deadline import deadline
 from cordwood.log.topics import TopicConfig
 from cordwood.wal.formats.by_name import format_of_codec
 from cordwood.wal.formats.cordwood.data_log import check_topic
@@ -127,25 +128,21 @@ class Wal:
         return f"<cordwood.Wal {self.name!r}{' closed' if self._closed else ''}>"
 
     async def _open(self, id: int, create: bool, timeout: float) -> Region:
-        try:
-            # One at a time for a region, and none waits for another region's log.
-            async with asyncio.timeout(timeout), self._opening.setdefault(id, asyncio.Lock()):
-                self._check_open()
-                region = self._regions.get(id)
-                if region is None or not region._usable():
-                    region = await self._open_region(id, create, timeout)
-                    try:
-                        self._on_open(region)
-                        self._check_open()
-                    except Unavailable:  # closed meanwhile
-                        await region.close()
-                        raise
-                    self._regions[id] = region
-                return region
-        except TimeoutError as error:
-            if isinstance(error, CordwoodError):
-                raise
-            raise Timeout(f"opening region {id} of {self.name!r} took more than {timeout} s") from error
+        late = f"opening region {id} of {self.name!r} took more than {timeout} s"
+        # One at a time for a region, and none waits for another region's log.
+        async with deadline(timeout, lambda: Timeout(late)), self._opening.setdefault(id, asyncio.Lock()):
+            self._check_open()
+            region = self._regions.get(id)
+            if region is None or not region._usable():
+                region = await self._open_region(id, create, timeout)
+                try:
+                    self._on_open(region)
+                    self._check_open()
+                except Unavailable:  # closed meanwhile
+                    await region.close()
+                    raise
+                self._regions[id] = region
+            return region
 
     async def _open_region(self, id: int, create: bool, timeout: float) -> Region:
         begun = time.monotonic()

@@ -7,6 +7,7 @@ import asyncio
 import logging
 
 from cordwood.errors import CordwoodError, Fenced, InvalidInput, Timeout, Unavailable, reason_of
+from cordwood.log.calls.deadline import deadline
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.formats.interface import RegionMetaWriter
 
@@ -36,15 +37,10 @@ class Cleaner:
 
     async def clean(self, timeout: float | None = None) -> None:
         """Trim what no table needs. There may be nothing to do."""
-        try:
-            async with asyncio.timeout(timeout), self._turn:  # the time for one that runs already is part of it
-                await self._clean_and_note(timeout)
-        except TimeoutError as error:
-            if isinstance(error, CordwoodError):
-                raise
-            raise Timeout(
-                f"{self._data.log.name}: cleaning it took more than {timeout} s: what is left is cleaned the next time"
-            ) from error
+        late = f"{self._data.log.name}: cleaning it took more than {timeout} s: what is left is cleaned the next time"
+        # The time for one that runs already is part of it.
+        async with deadline(timeout, lambda: Timeout(late)), self._turn:
+            await self._clean_and_note(timeout)
 
     async def _clean_and_note(self, timeout: float | None) -> None:
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from copy import copy
 from typing import NamedTuple, TypeVar
 
 from cordwood.errors import CordwoodError, Timeout, Unavailable, reason_of
 from cordwood.log import Log
+from cordwood.log.calls.deadline import deadline
+from cordwood.log.calls.outcome import copy_for_caller
 
 T = TypeVar("T")
 
@@ -23,22 +24,14 @@ class Mark(NamedTuple):
 
 async def in_time(region: int, future: asyncio.Future[T], timeout: float | None, what: str) -> T:
     """Wait for it; after a timeout it continues without its caller."""
-    try:
-        async with asyncio.timeout(timeout):
-            return await future
-    except TimeoutError as error:
-        if isinstance(error, CordwoodError):
-            raise
-        raise Timeout(
-            f"region {region}: {what} took more than {timeout} s: it may become durable", outcome="unknown"
-        ) from error
+    late = f"region {region}: {what} took more than {timeout} s: it may become durable"
+    async with deadline(timeout, lambda: Timeout(late, outcome="unknown")):
+        return await future
 
 
 def fail(future: asyncio.Future[T], error: CordwoodError) -> None:
     if not future.done():
-        own = copy(error)  # each caller raises its own: a shared one would collect everybody's tracebacks
-        own.__cause__ = error.__cause__ or error
-        future.set_exception(own)
+        future.set_exception(copy_for_caller(error))
 
 
 def failure(log: Log, error: BaseException) -> CordwoodError:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from copy import copy
 from typing import Final
 
-from cordwood.errors import CordwoodError, Fenced, Outcome, Timeout, Trimmed, Unavailable, reason_of
+from cordwood.errors import CordwoodError, Fenced, Timeout, Trimmed, Unavailable, reason_of
+from cordwood.log.calls.deadline import deadline
+from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.wal.formats.applied_log import AppliedLog
 from cordwood.wal.formats.interface import WriteUnderWay
 
@@ -36,7 +37,7 @@ class PendingWrites:
     def check(self) -> None:
         """Raise the error that every write would raise."""
         if self.fenced is not None:
-            raise with_outcome(self.fenced, "not_written")
+            raise copy_for_caller(self.fenced, "not_written")
         where = f"region {self._data.region} in {self._data.log.name}"
         if self.closed:
             raise Unavailable(f"{where} is closed: open it again", outcome="not_written", reason="closed")
@@ -67,20 +68,21 @@ class PendingWrites:
         self._line.append(turn)
         self._call_next()
         try:
-            async with asyncio.timeout(self._timeout if timeout is None else timeout):
+            async with deadline(self._timeout if timeout is None else timeout, self._no_room):
                 await turn
                 while self._pending_bytes >= PENDING_BYTES_MAX:
                     await self._progress()
-        except TimeoutError as error:
-            raise Timeout(
-                f"region {self._data.region}: {self._pending_bytes} bytes of writes were still under way when the time "
-                "ran out: write again, with more time",
-                outcome="not_written",
-            ) from error
         finally:
             self._line.remove(turn)
             self._call_next()
         self.check()
+
+    def _no_room(self) -> Timeout:
+        return Timeout(
+            f"region {self._data.region}: {self._pending_bytes} bytes of writes were still under way when the time "
+            "ran out: write again, with more time",
+            outcome="not_written",
+        )
 
     def has_given(self, table: int) -> bool:
         """Whether a write of the table, in this opening, has got a number."""
@@ -144,11 +146,3 @@ class PendingWrites:
 def why_broken_off(task: asyncio.Task[None]) -> BaseException | None:
     """The exception that ended the task early, CancelledError included; None if it finished."""
     return asyncio.CancelledError() if task.cancelled() else task.exception()
-
-
-def with_outcome(error: CordwoodError, outcome: Outcome) -> CordwoodError:
-    """Each caller raises its own: a shared exception would collect everybody's tracebacks."""
-    own = copy(error)
-    own.__cause__ = error.__cause__ or error
-    own.outcome = outcome
-    return own

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cordwood.errors import CordwoodError, Corrupt, Fenced, TooLarge, Unavailable
+from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.records import Batch
 from cordwood.wal.formats.cordwood.data_log import DataLog
 from cordwood.wal.formats.cordwood.data_record import HEADER_BYTES, encode_payloads, encode_write, record_bytes
-from cordwood.wal.formats.pending import PendingWrites, why_broken_off, with_outcome
+from cordwood.wal.formats.pending import PendingWrites, why_broken_off
 from cordwood.wal.formats.write_path import WritePath, after_append, after_resolving
 from cordwood.wal.record import WriteRecord
 
@@ -92,7 +93,7 @@ class Writer(PendingWrites):
     def check(self) -> None:
         super().check()
         if self._data.broken is not None:
-            raise with_outcome(self._data.broken, "not_written")
+            raise copy_for_caller(self._data.broken, "not_written")
 
     def column_of(self, table: int, payloads: Sequence[bytes]) -> bytes:
         """The payloads as they are stored; `TooLarge` before anything has a number."""
@@ -280,7 +281,7 @@ class Writer(PendingWrites):
         if write.attempts < ATTEMPTS_MAX and self._loop.time() < write.since + self._timeout:
             return True
         failed = f"region {self._data.region}: {write.attempts} appends of a write of table {write.table} failed"
-        self._finish(write, with_outcome(write.error or Unavailable(failed, reason="failed"), "not_written"))
+        self._finish(write, copy_for_caller(write.error or Unavailable(failed, reason="failed"), "not_written"))
         return False
 
     def _give_up(self, open_writes: list[Write], error: CordwoodError) -> None:
@@ -294,10 +295,10 @@ class Writer(PendingWrites):
             # Behind another owner's record nothing of ours counts, whenever it lands. Otherwise it may be there.
             fenced = isinstance(error, Fenced) and error.outcome != "unknown"
             lost = fenced or (write.error is not None and write.error.outcome == "not_written")
-            self._finish(write, with_outcome(error, "not_written" if lost else "unknown"))
+            self._finish(write, copy_for_caller(error, "not_written" if lost else "unknown"))
         queued = list(self._queue)
         self._queue.clear()
         # R15: they have numbers, which are not given out again. The renewal that comes before the next write says so.
         self._running_count += sum(write.count for write in queued)
         for write in queued:
-            self._finish(write, with_outcome(error, "not_written"))
+            self._finish(write, copy_for_caller(error, "not_written"))

@@ -13,6 +13,7 @@ from copy import copy
 from typing import Final, TypeAlias
 
 from cordwood.errors import CordwoodError, Fenced, Timeout, Trimmed
+from cordwood.log.calls.deadline import deadline
 from cordwood.records import Batch
 from cordwood.wal.formats.applied_log import keys_of, values_of
 from cordwood.wal.formats.entrywise.log import EntrywiseLog, EntrywiseMeta
@@ -156,17 +157,13 @@ class RfcMetaWriter:
         """Append marks; the offset of the first. What lies in a gap before or between them is looked at."""
         headers = [[ALL_MARKS], *([] for _ in records[1:])] if whole else None
         batch = Batch.of([value for _, value in records], keys=[key for key, _ in records], headers=headers)
-        try:
-            async with asyncio.timeout(self._timeout):
-                offsets = await self._log.append(batch, timeout=self._timeout)
-                self._records += len(records)
-                stop = offsets[-1] + 1
-                if stop - self._next_offset != len(records):
-                    await self._look(stop, records)
-        except TimeoutError as error:
-            if isinstance(error, CordwoodError):
-                raise
-            raise Timeout(f"{self._log.name}: an append took more than {self._timeout} s", outcome="unknown") from error
+        late = f"{self._log.name}: an append took more than {self._timeout} s"
+        async with deadline(self._timeout, lambda: Timeout(late, outcome="unknown")):
+            offsets = await self._log.append(batch, timeout=self._timeout)
+            self._records += len(records)
+            stop = offsets[-1] + 1
+            if stop - self._next_offset != len(records):
+                await self._look(stop, records)
         self._next_offset = stop
         return offsets[0]
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.errors import CordwoodError, Fenced, TooLarge, Unavailable
+from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.records import Batch, Buffer
 from cordwood.wal.formats.entrywise.codec import EntryKey
 from cordwood.wal.formats.entrywise.log import EntrywiseLog
 from cordwood.wal.formats.entrywise.rfc.codec import KEY_BYTES, encode_key, encode_value
-from cordwood.wal.formats.pending import PendingWrites, why_broken_off, with_outcome
+from cordwood.wal.formats.pending import PendingWrites, why_broken_off
 from cordwood.wal.formats.write_path import WritePath, after_append, after_resolving
 
 APPENDS_IN_FLIGHT_MAX: Final = 16
@@ -201,7 +202,7 @@ class RfcWriter(PendingWrites):
         refused = error.outcome == "not_written" and not write.found
         if not refused:
             self._remember(write)
-        self._finish(write, with_outcome(error, "not_written" if refused else "unknown"))
+        self._finish(write, copy_for_caller(error, "not_written" if refused else "unknown"))
         return error
 
     def _fail_late_ones(self, error: CordwoodError) -> None:
@@ -213,7 +214,7 @@ class RfcWriter(PendingWrites):
             if self._loop.time() < write.since + self._timeout:
                 in_time.append(write)
                 continue
-            self._finish(write, with_outcome(error, "not_written"))
+            self._finish(write, copy_for_caller(error, "not_written"))
             waiting.extend(self._queue)  # the next one of its table
             self._queue.clear()
         self._queue = in_time
@@ -225,9 +226,9 @@ class RfcWriter(PendingWrites):
             refused = write.error is not None and write.error.outcome == "not_written"
             if not refused:
                 self._remember(write)
-            self._finish(write, with_outcome(error, "not_written" if refused else "unknown"))
+            self._finish(write, copy_for_caller(error, "not_written" if refused else "unknown"))
         while self._queue:
-            self._finish(self._queue.popleft(), with_outcome(error, "not_written"))
+            self._finish(self._queue.popleft(), copy_for_caller(error, "not_written"))
 
     def _remember(self, write: RfcWrite) -> None:
         """It may arrive later."""
