@@ -6,11 +6,13 @@ import os
 os.environ.setdefault("CORDWOOD_CHECK_LOCKS", "1")
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import pytest
 
+from cordwood import locks
 from cordwood.locks import CheckedLock, check_disk_use
 from cordwood.log.native.env.disk import RealDisk, RealFile
 
@@ -32,6 +34,16 @@ def _checked(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
 for _kind, _names in _OPERATIONS.items():
     for _name in _names:
         setattr(_kind, _name, _checked(f"{_kind.__name__}.{_name}", getattr(_kind, _name)))
+
+
+@contextmanager
+def meanwhile() -> Iterator[None]:
+    """Another process or thread acts here, though on this one: the locks that this thread holds are not its own."""
+    mine, locks._threads.held = locks._held_here(), []
+    try:
+        yield
+    finally:
+        locks._threads.held = mine
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from cordwood.log.native.env.disk import Disk, File
 from cordwood.log.native.folder.observer import FolderObserver
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder, read_all
+from tests.lock_order import meanwhile
 
 RECORDS = 5
 GONE = "topic 'a' was deleted"
@@ -79,7 +80,8 @@ class WatchedDisk:
         self.operations -= 1
         if self.operations < 0:
             self.happens = None
-            happens()
+            with meanwhile():
+                happens()
 
     def open(self, name: str, *, write: bool = False) -> "WatchedFile":
         self.step()

@@ -117,7 +117,7 @@ class SimulatedDisk:
             try:
                 self._faults.begin("sync_folder", name)
             except OSError:
-                folder.sync_failed()
+                folder.fail_sync()
                 raise
             self._faults.check_power()
             folder.sync()

@@ -70,7 +70,7 @@ class SimulatedFile:
             try:
                 self._faults.begin("sync", self.name)
             except OSError:
-                self._node.sync_failed()
+                self._node.fail_sync()
                 raise
             self._faults.check_power()
             self._node.sync()

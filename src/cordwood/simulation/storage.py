@@ -62,7 +62,7 @@ class StoredFile:
                 _put(self.durable, change.position, change.data)
         self.changes.clear()
 
-    def sync_failed(self) -> None:
+    def fail_sync(self) -> None:
         _settle(self.changes, Fate.UNDECIDED)
 
     def after_cut(self, name: str, chooser: Chooser) -> "StoredFile":
@@ -136,7 +136,7 @@ class StoredFolder:
             _rename(self.durable, change)
         self.changes.clear()
 
-    def sync_failed(self) -> None:
+    def fail_sync(self) -> None:
         _settle(self.changes, Fate.UNDECIDED)
 
     def after_cut(self, name: str, chooser: Chooser) -> "StoredFolder":

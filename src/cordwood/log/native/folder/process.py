@@ -285,7 +285,7 @@ class FolderOpenForReading(_OpenFolder):
 
 def open_for_writing(path: Path) -> OpenFolder:
     """Blocks. A second connection of the process shares the first one's engine."""
-    path = _checked(path)
+    path = _check_path(path)
     with _folder_lock(path):
         with _registry_lock:
             folder = _registry.get(path)
@@ -312,7 +312,7 @@ def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool
     It needs the folder for itself: `Unavailable` while anybody has it open for writing, this process too. If it cannot
     even be opened the files are removed, as after every other error that comes before the decision.
     """
-    path = _checked(path)
+    path = _check_path(path)
     try:
         folder = _open_alone(path)
     except CordwoodError as error:
@@ -354,7 +354,7 @@ def _written_here(path: Path) -> Unavailable:
 
 def open_for_reading(path: Path) -> OpenFolder:
     """Blocks. Where this process writes the folder itself, its engine serves the readers too."""
-    path = _checked(path)
+    path = _check_path(path)
     with _registry_lock:
         folder = _registry.get(path)
         if folder is not None:
@@ -374,7 +374,7 @@ def _folder_lock(path: Path) -> threading.Lock:
         return _folder_locks.setdefault(path, new_lock("process.folder"))
 
 
-def _checked(path: Path) -> Path:
+def _check_path(path: Path) -> Path:
     path = Path(os.path.realpath(path))
     if _translate_errors(path, _is_file):
         raise InvalidInput(f"{path} is a file: a log needs a folder")
