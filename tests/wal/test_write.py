@@ -193,7 +193,7 @@ async def test_a_list_that_is_filled_again_while_its_write_waits_for_room_change
 async def test_a_write_that_finds_no_room_in_time_is_not_written(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cw.wal("metrics").region(7) as region:
         monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 0)
-        with pytest.raises(Timeout, match="until the time ran out") as late:
+        with pytest.raises(Timeout, match="still under way when the time ran out") as late:
             await region.write(42, [b"x"], timeout=0.01)
         assert late.value.outcome == "not_written"
         assert region.tables() == {}

@@ -13,7 +13,7 @@ NOBODY: Final = -1
 
 
 class WriteRecord(NamedTuple):
-    """A write of one table, as it was read; its column is a view of what was read."""
+    """A write of one table, as it was read; its column is a view of the batch."""
 
     owner: int
     """The offset of the owner record under which it was written."""
@@ -47,7 +47,7 @@ class Writes(NamedTuple):
 
 
 class OwnerRecord(NamedTuple):
-    """Somebody takes the region (`renews` is `NOBODY`), or goes on with it under a new id."""
+    """A process takes the region (`renews` is `NOBODY`), or its owner continues under a new id."""
 
     renews: int
     """The owner id that must be the last one before this record, else it is void; `NOBODY`: it always counts."""

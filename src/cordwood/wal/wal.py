@@ -32,7 +32,7 @@ LAYOUT: Final = "two-topics"
 CLEAN_EVERY: Final = 60.0
 REGION_BYTES_MAX: Final = 1 << 30
 RECORD_BYTES_MIN: Final = 4096
-"""What a topic must take for a region: one table in a snapshot has up to 1 KiB, with what else a part has 2.7 KB."""
+"""The smallest record limit of a topic for a region: a snapshot part with one table has up to 2.7 KB."""
 
 OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], Awaitable[None]]
 

@@ -92,10 +92,10 @@ def _add_name(parser: argparse.ArgumentParser, codecs: Iterable[str] = FORMATS) 
     parser.add_argument("name", type=wal_name, metavar="NAME", help="the write-ahead log")
     add_common(parser)
     parser.add_argument(
-        "--codec", choices=codecs, default="cordwood", help="what its records look like (default: cordwood)"
+        "--codec", choices=codecs, default="cordwood", help="the format of its records (default: cordwood)"
     )
     parser.add_argument(
-        "--layout", choices=LAYOUTS, default="two-topics", help="where its regions lie (default: two-topics)"
+        "--layout", choices=LAYOUTS, default="two-topics", help="the topics of its regions (default: two-topics)"
     )
 
 

@@ -51,7 +51,7 @@ async def clean(cw: Client, args: argparse.Namespace) -> None:
         before = region.stats()
         await region.clean()
         after = region.stats()
-    if after.trim_refused is not None:  # nothing is lost by it, but this is what was asked for
+    if after.trim_refused is not None:  # no entry is lost by it, but the user asked for a trim
         raise after.trim_refused
     if wants_json(args):
         print_json({"region": args.region, "trimmed_to": after.trimmed_to, "held_by": after.held_by})

@@ -79,7 +79,7 @@ class BackgroundCleaner:
             if tables and tables != self._warned_of:
                 shown = ", ".join(map(str, tables[:TABLES_SHOWN_MAX]))
                 _LOGGER.warning(
-                    "%s is larger than %d bytes: %d tables hold it back: mark what they have flushed: %s",
+                    "%s is larger than %d bytes: %d tables hold it back: flush and mark them: %s",
                     self._name, self._bytes_max, len(tables), shown,
                 )  # fmt: skip
         self._warned_of = tables

@@ -1,5 +1,5 @@
 """Cleaning a region: snapshot, decide, make the snapshot durable, trim. In this order, so that a crash between any two
-leaves a region that knows what it has."""
+loses nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cleaner:
 
     async def clean(self, timeout: float | None = None) -> None:
         """Trim what no table needs. There may be nothing to do."""
-        late = f"{self._data.log.name}: cleaning it took more than {timeout} s: what is left is cleaned the next time"
+        late = f"{self._data.log.name}: cleaning it took more than {timeout} s: the next clean continues"
         # The time for one that runs already is part of it.
         async with deadline(timeout, lambda: Timeout(late)), self._turn:
             await self._clean_and_note(timeout)

@@ -1,4 +1,4 @@
-"""The state of a writer's path: whether it sends, and what it does after an append with an unknown outcome. Pure.
+"""The state of a writer's path: whether it sends, and how it resolves an unknown outcome. Pure.
 
     WRITING --an append failed, or left a gap--> SUSPECT --all appends have returned--> RESOLVING
     RESOLVING --the log was read--> WRITING
@@ -23,13 +23,13 @@ class WritePath(Enum):
     RESOLVING = "reads which of its writes are in the log, and sends nothing"
     UNRESOLVED = "does not know which of its writes are in the log"
     FENCED = "another owner has the region"
-    BROKEN = "the log is not what was read of it"
+    BROKEN = "the log was replaced, or lost records that were read"
 
 
 def after_append(*, odd: bool, all_returned: bool) -> WritePath:
     """The state after an append has returned; `odd`: one has failed or left a gap that is not resolved yet.
 
-    R11: the writer reads only when all appends have returned, since a late one would land behind what it has read.
+    R11: the writer reads only when all appends have returned: a late one would land after the records that it has read.
 
     >>> after_append(odd=True, all_returned=False)
     <WritePath.SUSPECT: 'sends nothing until all appends have returned'>

@@ -35,7 +35,7 @@ class Fence:
 
     def take_owner(self, offset: int, record: OwnerRecord) -> bool:
         """Take the owner record, and return whether it counts; then later writes of earlier owners do not."""
-        # R11: who renews may have been fenced without knowing. It must not take the region back by that.
+        # R11: an owner may be fenced without knowing it. Its renewal must not take the region back.
         if record.renews not in (NOBODY, self.owner) and not self._believed(record.renews):
             return False
         self.owner = offset

@@ -1,4 +1,4 @@
-"""What the owner of a region knows of its tables: made by applying the data log and the marks, and by nothing else.
+"""The tables of a region: a state that only records of the data log and marks change.
 
 Every number of a table only grows, and marks fold by maximum: the order in which marks and records are applied does not
 matter, and a mark that is applied twice changes nothing.
@@ -95,7 +95,7 @@ class TableState:
 
 @dataclass(slots=True)
 class RegionState:
-    """The tables, who owns the region, and how far the data log has been applied.
+    """The tables, the owner, and up to which offset the data log is applied.
 
     It begins where the data log does, or with what a snapshot said of an offset.
     """
@@ -104,7 +104,7 @@ class RegionState:
     """The first offset that is not applied yet."""
     fence: Fence = field(default_factory=Fence)
     last_counted: int = 0
-    """Where the last record lies that counts; after a snapshot, one that counts and may not be the last."""
+    """The offset of the last record that counts; after a snapshot, of one that counts and may not be the last."""
     forgetful: bool = False
     """Whether there may have been tables that nothing is known of."""
     writes: int = 0
@@ -116,7 +116,7 @@ class RegionState:
     """The last deleted number of each table that has one."""
     table_states: dict[int, TableState] = field(default_factory=dict)
     before_change: Callable[[int], None] | None = None
-    """R13: told of each table that is about to change, while a snapshot is made of what they are."""
+    """R13: called with each table that is about to change, while a snapshot is made."""
 
     def apply(self, offset: int, record: DataRecord) -> bool:
         """Take in the next record of the data log; whether it counts."""
@@ -129,7 +129,7 @@ class RegionState:
         return self.apply_write(offset, record.owner, record.running_count, record.table, record.first, record.length)
 
     def apply_write(self, offset: int, owner: int, running_count: int, table: int, first: int, count: int) -> bool:
-        """As `apply`, for a write whose numbers are known: its owner does not read what it has just written."""
+        """As `apply`, for a write whose numbers are known: an owner does not read its own writes back."""
         self.next_offset = offset + 1
         if not self.fence.take_write(owner, running_count, count):
             return False
@@ -205,19 +205,19 @@ class RegionState:
         return trim_target(self.oldest_live, self.last_counted)
 
     def bytes_from(self, offset: int) -> int:
-        """About how many bytes lie from there on: not less than do."""
+        """An estimate of the bytes from that offset on, never too low."""
         place = bisect_right(self.positions, offset, key=_number)
         return self.bytes - (self.positions[place - 1][1] if place else 0)
 
     def offset_of_last(self, size: int) -> int:
-        """From which offset on about this many bytes lie, and not more; 0: from the start."""
+        """The offset from which on there are about this many bytes, and not more; 0: the start."""
         if self.bytes <= size:
             return 0
         place = bisect_left(self.positions, self.bytes - size, key=_offset)
         return self.positions[place][0] if place < len(self.positions) else self.next_offset
 
     def prune(self, before: int) -> None:
-        """What lies before this offset is not asked about any more: the rest is then known more exactly."""
+        """Forget positions before this offset: the estimates for the rest become more exact."""
         del self.positions[: max(0, bisect_right(self.positions, before, key=_number) - 1)]
 
     def tables(self) -> dict[int, TableMeta]:

@@ -58,7 +58,7 @@ class DataLog(AppliedLog):
         return decode_writes(data, offsets[values.start : values.start + len(values) + 1].tolist(), self.region)
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
-        """Apply what is not applied yet, up to `stop` or to the end as of now; `seen` gets each write that counts."""
+        """Apply the rest of the log, up to `stop` or to its present end; `seen` gets each write that counts."""
         state = self.state
         async with read_up_to_end(self.log, state.next_offset, stop) as reader:
             async for batch in reader:
@@ -120,7 +120,7 @@ class DataLog(AppliedLog):
                             raise self.lost_its_end(offset)
                         return True
         except Trimmed:
-            return True  # by another owner, who has read it: what follows says who that is
+            return True  # by another owner, which has read it: the next records name it
         return False
 
     def lost_its_end(self, offset: int) -> Corrupt:

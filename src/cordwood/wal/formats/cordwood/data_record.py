@@ -31,7 +31,7 @@ _HEADER_AND_CRC = Struct("<BBHIqqqqqqII")
 _CRC = Struct("<I")
 _ALIGNMENT = 8
 
-# The same header, with what is before the count as one number: to be sound, it can only be this one.
+# The same header, with the fields before the count as one number, which is the same in every sound write.
 _WRITE_HEADER = Struct("<IIqqqqqqII")
 _WRITE_TAG = VERSION | _WRITE << 8
 
@@ -131,7 +131,7 @@ def decode_writes(view: memoryview, bounds: Sequence[int], region: int) -> Write
 
 
 def _decode_other(view: memoryview, region: int, where: str) -> OwnerRecord:
-    """What is no sound write: an owner record, or damage."""
+    """Decode a record that is no sound write: an owner record, or damage."""
     size = len(view)
     if size and view[0] != VERSION:
         raise Corrupt(f"{where}: version {view[0]} of a record; this Cordwood knows version {VERSION}: use a newer one")

@@ -1,4 +1,4 @@
-"""What the records of a meta log come to: who owns it, all marks, and the last snapshot. Without I/O."""
+"""Folding the records of a meta log: its owner, all marks, and the last snapshot. No I/O."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class MetaFold:
     """The highest owner's id so far."""
     who: str = "somebody"
     marks: dict[int, int] = field(default_factory=dict)
-    """All marks, whatever snapshot they stand before: they fold by maximum, so none can be wrong."""
+    """All marks, before and after any snapshot: they fold by maximum, so none can be wrong."""
     drops: dict[int, int] = field(default_factory=dict)
     snapshot: list[SnapshotPart] | None = None
     """The complete one with the highest watermark, of several the one that was made last."""
     outdated: list[SnapshotPart] | None = None
-    """The last one of a data log that has lost its end since: what it says of tables was true, its offsets are not."""
+    """The last one of a data log that has lost its end since: its tables were true, its offsets are not."""
     _parts: dict[tuple[int, int], dict[int, SnapshotPart]] = field(default_factory=dict)
 
     def take(self, record: MetaRecord) -> bool:
@@ -37,7 +37,7 @@ class MetaFold:
         if record.owner > self.owner:
             self.owner = record.owner
             self.who = "somebody"
-            self._parts.clear()  # what an earlier owner has begun can't become complete any more
+            self._parts.clear()  # a snapshot that an earlier owner began can't become complete any more
         if isinstance(record, MetaOwner):
             self.who = record.who
         elif isinstance(record, Marks):
@@ -56,7 +56,7 @@ class MetaFold:
         if len(parts) < record.parts:
             return  # R14: only a complete set counts
         del self._parts[key]
-        # R13: the one that has seen most; none may go back behind what is known already. Marks move no watermark: of
+        # R13: the one that has seen most; none may go back below a known watermark. Marks move no watermark: of
         # equal ones it is the one that was made last, not the one that arrived last.
         if self.snapshot is None or _age(record) >= _age(self.snapshot[0]):
             self.snapshot = [parts[part] for part in sorted(parts)]

@@ -1,4 +1,4 @@
-"""A region's meta log: reading it, taking it over, and appending to it what must count."""
+"""A region's meta log: reading it, taking it over, and appending records that must count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MetaLog:
         self.snapshot_offset = 0
         """Up to where the data log is applied in the last snapshot; 0: there is none."""
         self.broken: Corrupt | None = None
-        """Why nothing more may be appended: what was read is not what there is."""
+        """Why nothing more may be appended: the log was replaced, or lost records that were read."""
 
     @property
     def cut(self) -> bool:
@@ -87,7 +87,7 @@ class MetaLog:
         if offset == self.next_offset:
             self.next_offset = offset + 1
             return offset
-        # R12: a gap. What lies in it decides whether this record counts.
+        # R12: a gap. Its records decide whether this one counts.
         try:
             await self._read_to(offset + 1)
         except Trimmed:
@@ -99,7 +99,7 @@ class MetaLog:
         return offset
 
     def forget(self) -> None:
-        """What was read is in the state now; of it all, who owns the log is still needed."""
+        """Drop the marks and snapshots, which are in the state now; the owner is still needed."""
         self.fold = MetaFold(owner=self.fold.owner, who=self.fold.who)
 
     def check(self, owner: int) -> None:
@@ -130,7 +130,7 @@ class MetaLog:
                     self.next_offset = offset + 1
                 await asyncio.sleep(0)
         if self.next_offset < stop:
-            # On Kafka: a new leader does not know the end yet. What is missing may decide whether a record counts.
+            # On Kafka: a new leader does not know the end yet. The missing records may decide whether this one counts.
             raise Unavailable(
                 f"{self.log.name} can be read up to {self.next_offset}, though {stop - 1} was appended: try again",
                 reason="failed",

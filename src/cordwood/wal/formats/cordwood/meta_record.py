@@ -18,7 +18,7 @@ VERSION: Final = 1
 HEADER_BYTES: Final = 64
 MARK_BYTES: Final = 17
 DROPPED: Final = -1
-"""Stands where a table's high watermark would, of one that is dropped."""
+"""The high watermark of a dropped table."""
 
 _OWNER: Final = 1
 _MARKS: Final = 2
@@ -41,7 +41,7 @@ class MetaOwner(NamedTuple):
     session: int
     who: str
     anew: bool = False
-    """The data log has lost its end: ids that stand before this record are not comparable with those behind it."""
+    """The data log has lost its end: ids before this record are not comparable with those after it."""
 
 
 class Marks(NamedTuple):
@@ -64,7 +64,7 @@ class SnapshotPart(NamedTuple):
     high_watermark: int
     """The first offset of the data log that was not applied."""
     trim_target: int
-    """What lies before it in the data log was not needed any more."""
+    """The data log may be trimmed up to this offset."""
     running_count: int
     """The region's running count."""
     writes: int

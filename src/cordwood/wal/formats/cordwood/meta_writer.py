@@ -1,7 +1,7 @@
-"""The way of marks and snapshots: one task appends them to the meta log, in the order of the state.
+"""The path of marks and snapshots: one task appends them to the meta log, in the order of the state.
 
 A mark is applied to the state when it is durable, and a snapshot is made of the state by the same task. So a snapshot
-holds every mark that stands before it, and what stands before it can be trimmed.
+holds every mark before it, and the meta log can be trimmed up to it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MetaWriter:
         return await in_time(self._data.region, future, timeout, "a snapshot")
 
     async def close(self) -> None:
-        """After the writer: leave a snapshot of what is new, so that the next open has nothing to read."""
+        """After the writer: leave a snapshot if anything is new, so that the next open has nothing to read."""
         if asyncio.get_running_loop() is not self._loop:
             return
         self._data.on_growth = lambda: None
@@ -189,7 +189,7 @@ class MetaWriter:
         return done
 
     async def _trim(self, before: int) -> None:
-        """R14: what stands before a complete snapshot that counts is in it."""
+        """R14: a complete snapshot that counts holds everything before it."""
         try:
             await self._meta.log.trim(before)
             self.refused = None

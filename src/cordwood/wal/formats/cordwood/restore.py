@@ -1,7 +1,7 @@
 """Opening a region: from its last snapshot, all marks, and the data log from the snapshot's high watermark on.
 
 So an open reads the records since the snapshot, however large the region is and however long a table was idle. It
-rebuilds what is missing where it can, and reports the rest as lost.
+rebuilds missing parts where it can, and reports the rest as lost.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
         if known.next_offset < end:
             await data.catch_up()
         return Restored({})
-    # R16: above the trim target nobody of ours trims. All that is left is read, to say what is not.
+    # R16: no owner trims above the trim target. Reading all that is left shows which entries are lost.
     data.state = RegionState(start, Fence(start), forgetful=known.forgetful or start > known.next_offset or shortened)
     await data.catch_up()
     if not shortened and meta.fold.snapshot is None:
@@ -129,7 +129,7 @@ def _warn_of_a_rebuild(data: DataLog, meta: MetaLog, start: int) -> None:
 
 
 def _merge(state: RegionState, known: RegionState, start: int) -> dict[int, range]:
-    """Put what was known of the tables into a state that was made from what is left; what is lost, by table."""
+    """Merge the known tables into a state that was rebuilt from the rest of the log; return the lost entries."""
     lost: dict[int, range] = {}
     blind = start > known.next_offset  # whether there were writes that no snapshot has seen and no record is left of
     # R15: whatever numbers are lost, the running count stays above them.
@@ -160,7 +160,7 @@ def _merge(state: RegionState, known: RegionState, start: int) -> dict[int, rang
 
 
 def _first_live(table: TableState) -> int:
-    """Its mapping may begin behind its mark: what was lost before is not lost again."""
+    """Its mapping may begin after its mark: entries that were lost before are not lost again."""
     return max(table.deleted_through + 1, table.mapping[0][0]) if table.mapping else table.next_sequence
 
 

@@ -16,7 +16,7 @@ from cordwood.wal.state.state import MAPPING_PAIRS_MAX, RegionState, TableState,
 PART_BYTES_MAX: Final = 256 * 1024
 """A part is no larger, also where a record may be: it is encoded in one go."""
 TABLES_PER_TURN: Final = 1000
-"""After so many tables the loop has its turn: a region of very many must not hold up what else runs there."""
+"""After so many tables the loop has its turn: a region of very many must not hold up other tasks."""
 
 _number = itemgetter(0)
 _offset = itemgetter(1)
@@ -47,11 +47,11 @@ class _Columns:
 class Snapshot:
     """A region as it is when this is made, though its tables are taken down one after the other.
 
-    A table that is about to change before its turn is taken down first: whoever has it made sees to that.
+    The state calls `take` for a table that is about to change before its turn.
     """
 
     def __init__(self, state: RegionState, owner: int, number: int, record_bytes_max: int) -> None:
-        self.high_watermark = state.next_offset  # R13: what is applied, never where the log ends
+        self.high_watermark = state.next_offset  # R13: the applied end, never the end of the log
         self.writes = state.writes
         self.bytes = state.bytes
         self._last_counted = state.last_counted

@@ -1,4 +1,4 @@
-"""The way of a write: numbers, groups, acks; and what is done when an append does not come back as it should.
+"""The path of a write: numbers, groups, acks; and the resolving of appends that fail or leave a gap.
 
 Everything here runs on one event loop. Writes that come while others are on their way leave together, as one batch of
 the data log; a few batches are under way at a time.
@@ -120,7 +120,7 @@ class Writer(PendingWrites):
         """No more writes; returns when those under way are decided."""
         self.closed = True
         if asyncio.get_running_loop() is not self._loop:
-            return  # another loop can wait for nothing of this one; what is under way, the engine finishes
+            return  # another loop cannot wait for this one; the engine finishes the writes under way
         while self._queue or self._groups or self._path is WritePath.RESOLVING:
             await self._progress()
 
@@ -152,7 +152,7 @@ class Writer(PendingWrites):
         size = 0
         writes: list[Write] = []
         while queue and (not writes or size + queue[0].size + RECORD_SLACK_BYTES <= BATCH_BYTES_MAX):
-            # A topic's limit was lowered: who is too large now must not have others refused with it.
+            # A topic's limit was lowered: a write that is too large now must not have others refused with it.
             alone = isinstance(queue[0].error, TooLarge)
             if alone and writes:
                 break
@@ -218,13 +218,13 @@ class Writer(PendingWrites):
         self._flush()
 
     def _ack(self) -> None:
-        """Tell the callers of what has come back, in the order of the log, up to the first gap."""
+        """Complete the writes that have returned, in log order, up to the first gap."""
         state = self._data.state
         while self._groups and self._groups[0].offsets is not None and self._data.broken is None:
             group = self._groups[0]
             assert group.offsets is not None
-            # R10: own records follow each other. Before what lies in a gap is known, nothing behind it is acked: it
-            # may be another owner's record.
+            # R10: own records follow each other. A gap may hold another owner's record, so nothing after it is acked
+            # before it is read.
             if group.offsets[0] != state.next_offset or group.offsets[-1] - group.offsets[0] != len(group.writes) - 1:
                 return
             self._groups.popleft()
@@ -257,7 +257,7 @@ class Writer(PendingWrites):
         self._flush()
 
     async def _resolve(self, open_writes: dict[tuple[int, int], Write], renew: bool) -> None:
-        """R11: find out what of the open writes is in the log; write the rest again, where nothing can come twice."""
+        """R11: find the open writes that are in the log; write the rest again, where none can come twice."""
 
         def found(offset: int, record: WriteRecord) -> None:
             write = open_writes.pop((record.owner, record.running_count), None)

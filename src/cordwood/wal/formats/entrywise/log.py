@@ -59,7 +59,7 @@ class EntrywiseLog(AppliedLog):
             yield offset, new_entry_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
 
     async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
-        """Apply what is not applied yet, up to `stop` or to the end as of now."""
+        """Apply the rest of the log, up to `stop` or to its present end."""
         region, name, codec = self.region, self.log.name, self._codec
         async with read_up_to_end(self.log, self.state.next_offset, stop) as reader:
             async for batch in reader:
@@ -146,7 +146,7 @@ class EntrywiseMeta:
 
 
 async def restore_entrywise(data: EntrywiseLog, meta: EntrywiseMeta) -> dict[int, range]:
-    """Give the data log its state, applied to the end as of now; what is lost, by table. Nothing is appended."""
+    """Apply the data log to its present end, append nothing, and return the lost numbers by table."""
     for _ in range(ATTEMPTS_MAX):
         try:
             await meta.read()

@@ -19,7 +19,7 @@ class RfcFormat(ReadingFormat):
         super().__init__(RfcCodec())
 
     async def own(self, logs: RegionLogs) -> OpenRegion:
-        """Opening appends nothing: who has the region shows when two of them write."""
+        """Open without appending: two owners notice each other when both write."""
         data, meta = self._logs(logs)
         lost = await restore_entrywise(data, meta)
         writer = RfcWriter(data, logs.data_bytes_max, logs.timeout)

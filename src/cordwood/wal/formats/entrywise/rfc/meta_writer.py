@@ -1,7 +1,7 @@
 """The way of marks in the proposal's records: one task appends those that wait, in one append.
 
 A mark makes the earlier ones of its table needless. So when there are many of those, all marks are written once more,
-and what lies before them is trimmed.
+and the log is trimmed before them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class RfcMetaWriter:
             first, *_ = [
                 await self._append(records[start : start + self._marks_max], whole=start == 0) for start in starts
             ]
-            self.check_owner()  # another writer's marks may lie before them
+            self.check_owner()  # another writer's marks may be before them
         except Exception as failed:
             self.failure = failure(self._log, failed)
             if self.failure.outcome != "not_written":
@@ -154,7 +154,7 @@ class RfcMetaWriter:
         self._records = len(records)
 
     async def _append(self, records: Sequence[MarkRecord], *, whole: bool = False) -> int:
-        """Append marks; the offset of the first. What lies in a gap before or between them is looked at."""
+        """Append marks, read the gaps before and between them, and return the offset of the first."""
         headers = [[ALL_MARKS], *([] for _ in records[1:])] if whole else None
         batch = Batch.of([value for _, value in records], keys=[key for key, _ in records], headers=headers)
         late = f"{self._log.name}: an append took more than {self._timeout} s"

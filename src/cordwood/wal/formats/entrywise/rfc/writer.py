@@ -159,7 +159,7 @@ class RfcWriter(PendingWrites):
             self._finish(write)
 
     async def _resolve(self, writes: list[RfcWrite]) -> None:
-        """Find out what of the open writes is in the log, and whether it has records of another writer."""
+        """Find the open writes that are in the log, and records of another writer."""
         async with asyncio.timeout(self._timeout / 2):
             await self._look_for(writes)
         failed = [error for write in writes if (error := self._decide(write)) is not None]
@@ -167,7 +167,7 @@ class RfcWriter(PendingWrites):
             self._fail_late_ones(failed[0])
 
     async def _look_for(self, writes: list[RfcWrite]) -> None:
-        """Read what is not applied yet; `Fenced` if a record in it is none of ours."""
+        """Apply the rest of the log; `Fenced` if it has a foreign record."""
         own = {(key.table, key.sequence): (write, place) for write in writes for place, key in enumerate(write.keys)}
         strange: list[int] = []
 
