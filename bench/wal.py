@@ -154,7 +154,7 @@ async def _append(url: str, times: int, payloads: list[bytes]) -> float:
 
 
 async def _recover(url: str, writes: int) -> float:
-    async def apply(table: int, logs: TableEntries) -> None:
+    async def apply(table: int, entries: TableEntries) -> None:
         pass
 
     async with cordwood.connect(url, read_only=True) as cw, cw.wal("bench").region(_REGION) as region:

@@ -26,14 +26,14 @@ async def run(stage: Stage) -> Facts:
     if not acked:
         raise CordwoodError(f"process {pid} ended before its first ack")
     told = sum(acked.values())
-    stage.say(f"kill -9 {pid}: until then it had told of {told:,} durable logs of {len(acked)} tables.")
+    stage.say(f"kill -9 {pid}: until then it had told of {told:,} durable entries of {len(acked)} tables.")
     found: dict[int, int] = dict.fromkeys(range(TABLES), 0)
 
-    async def apply(table: int, logs: TableEntries) -> None:
-        wanted = [payload(table, sequence) for sequence in logs.sequences]
-        if logs.sequences[0] != found[table] + 1 or list(logs.payloads) != wanted:
-            raise CordwoodError(f"table {table} is not what was written, from its log {logs.sequences[0]} on")
-        found[table] = logs.sequences[-1]
+    async def apply(table: int, entries: TableEntries) -> None:
+        wanted = [payload(table, sequence) for sequence in entries.sequences]
+        if entries.sequences[0] != found[table] + 1 or list(entries.payloads) != wanted:
+            raise CordwoodError(f"table {table} is not what was written, from its entry {entries.sequences[0]} on")
+        found[table] = entries.sequences[-1]
 
     stage.show("report = await region.recover(apply)")
     async with connect(url) as cw:
@@ -47,10 +47,10 @@ async def run(stage: Stage) -> Facts:
                 raise error
             lost = sum(max(0, last - found[table]) for table, last in acked.items())
             if lost:
-                raise CordwoodError(f"after kill -9, {lost} of {told} acked logs are missing")
+                raise CordwoodError(f"after kill -9, {lost} of {told} acked entries are missing")
             stage.say(
-                f"Opened in {open_ms:.0f} ms; one scan gave every table its logs, in their order, in"
-                f" {recover_ms:.0f} ms: {report.applied:,} logs, and not one of the acked ones is missing."
+                f"Opened in {open_ms:.0f} ms; one scan gave every table its entries, in their order, in"
+                f" {recover_ms:.0f} ms: {report.applied:,} entries, and not one of the acked ones is missing."
             )
             before = region.stats().bytes
             stage.show("await region.mark_deleted(table, through=last); await region.clean()")
