@@ -6,7 +6,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput
-from cordwood.wal.up_to_end import read_up_to_end
+from cordwood.wal.formats.up_to_end import read_up_to_end
 from tests.wal.faulty import lose_end
 
 

@@ -16,9 +16,9 @@ from cordwood.errors import Trimmed
 from cordwood.log import Log, Reader
 from cordwood.records import BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog
+from cordwood.wal.formats.up_to_end import read_up_to_end
 from cordwood.wal.record import DataRecord, OwnerRecord
 from cordwood.wal.state.fence import Fence
-from cordwood.wal.up_to_end import read_up_to_end
 
 
 @dataclass(slots=True)  # not frozen: there is one for each write, and it would take three times as long to make

@@ -12,8 +12,8 @@ from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, size_of
 from cordwood.wal.formats.cordwood.data_record import decode_record, decode_writes, encode_owner
+from cordwood.wal.formats.up_to_end import read_up_to_end
 from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, Writes
-from cordwood.wal.up_to_end import read_up_to_end
 
 _LOGGER = logging.getLogger("cordwood.wal")
 

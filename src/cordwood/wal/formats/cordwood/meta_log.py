@@ -11,7 +11,7 @@ from cordwood.records import Batch
 from cordwood.wal.formats.applied_log import values_of
 from cordwood.wal.formats.cordwood.meta_fold import MetaFold
 from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, decode_meta, encode_meta
-from cordwood.wal.up_to_end import read_up_to_end
+from cordwood.wal.formats.up_to_end import read_up_to_end
 
 ATTEMPTS_MAX: Final = 20
 """Each one more means that the region's owner has made a snapshot and trimmed in the meantime."""

@@ -17,10 +17,10 @@ from cordwood.records import Buffer, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, keys_of, size_of, values_of
 from cordwood.wal.formats.entrywise.codec import EntryCodec, EntryKey, Known, new_entry_record
 from cordwood.wal.formats.interface import OpenRegion, RegionLogs
+from cordwood.wal.formats.up_to_end import read_up_to_end
 from cordwood.wal.record import NOBODY, DataRecord
 from cordwood.wal.state.fence import Unfenced
 from cordwood.wal.state.state import RegionState
-from cordwood.wal.up_to_end import read_up_to_end
 
 ATTEMPTS_MAX: Final = 20
 """Each further attempt means that another process has trimmed one of the two logs meanwhile."""

@@ -22,7 +22,7 @@ from cordwood.wal.formats.entrywise.rfc.writer import BATCH_SLACK_BYTES, RECORD_
 from cordwood.wal.formats.interface import Snapshotted
 from cordwood.wal.formats.marks import Mark, fail, failure, in_time
 from cordwood.wal.formats.pending import why_broken_off
-from cordwood.wal.up_to_end import read_up_to_end
+from cordwood.wal.formats.up_to_end import read_up_to_end
 
 NEEDLESS_MAX: Final = 10_000
 """So many needless marks, and as many again as there are needed ones, are left in the log."""
