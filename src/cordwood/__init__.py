@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from cordwood.records import Batch as Batch
     from cordwood.records import Record as Record
     from cordwood.records import StoredBatch as StoredBatch
+    from cordwood.records import StoredRecord as StoredRecord
+    from cordwood.wal import RecoveryReport as RecoveryReport
     from cordwood.wal import Region as Region
+    from cordwood.wal import RegionStats as RegionStats
     from cordwood.wal import TableEntries as TableEntries
     from cordwood.wal import TableMeta as TableMeta
     from cordwood.wal import Wal as Wal
@@ -54,8 +57,11 @@ _MODULES = {
     "Log": "cordwood.log",
     "Reader": "cordwood.log",
     "Record": "cordwood.records",
+    "RecoveryReport": "cordwood.wal",
     "Region": "cordwood.wal",
+    "RegionStats": "cordwood.wal",
     "StoredBatch": "cordwood.records",
+    "StoredRecord": "cordwood.records",
     "TableEntries": "cordwood.wal",
     "TableMeta": "cordwood.wal",
     "TopicInfo": "cordwood.log",

@@ -36,6 +36,9 @@ class Reader:
     def __init__(self, reader: log.Reader, through: Portal, *, follows: bool = False) -> None:
         self._crossing = Crossing(self, reader, through, follows=follows)
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._crossing!r}>"
+
     def __iter__(self) -> Self:
         return self
 
@@ -85,6 +88,9 @@ class Crossing(Generic[T]):
         dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
         dropped.atexit = False  # the portal ends then, and everything in it
 
+    def __repr__(self) -> str:
+        return repr(self._ahead.reader)
+
     def next(self) -> T:
         try:
             return self._next()
@@ -126,7 +132,7 @@ class _ReadAhead(Generic[T]):
 
     def __init__(self, reader: AsyncReader[T]) -> None:
         self.ready: deque[T] = deque()
-        self._reader = reader
+        self.reader = reader
         self._ended = False
         self.error: Exception | None = None
         self._news = asyncio.Event()
@@ -148,14 +154,14 @@ class _ReadAhead(Generic[T]):
         self._ended = True
         self.ready.clear()
         self.error = None
-        await self._reader.close()
+        await self.reader.close()
 
     async def _pull(self) -> None:
         # One task for many batches: those that the reader has at hand come without a turn of the loop.
         count = size = 0
         try:
             while count < CHUNK_BATCHES_MAX and size < CHUNK_BYTES_MAX:
-                batch = await self._reader.__anext__()
+                batch = await self.reader.__anext__()
                 if self._ended:
                     return
                 self.ready.append(batch)

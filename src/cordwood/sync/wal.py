@@ -227,6 +227,9 @@ class RegionReader:
     def __init__(self, reader: wal.RegionReader, through: Portal) -> None:
         self._crossing = Crossing(self, reader, through)
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._crossing!r}>"
+
     def __iter__(self) -> Self:
         return self
 

@@ -1,8 +1,8 @@
 """What every engine of logs must do, as tests: subclass `LogConformance` in a test file, and pytest runs them.
 
 `under_test` has what an engine tells the suite; each other module is one theme, and `conformance` puts them
-together. pytest and pytest-asyncio (auto mode) are needed, and imported, by this package alone. May import
-`sync`, `client` and below.
+together. The suite needs pytest and pytest-asyncio (auto mode): `pip install 'cordwood[testing]'`. The servers in
+`cordwood.testing.kafka` do not. Imports `sync`, `client` and below.
 
 ```python
 class TestMyEngine(LogConformance):
@@ -12,13 +12,15 @@ class TestMyEngine(LogConformance):
 ```
 """
 
-try:
-    import pytest
-    import pytest_asyncio  # noqa: F401  # not used here, but without it no test of the suite runs
-except ImportError as error:
-    raise ImportError("cordwood.testing needs pytest: pip install pytest pytest-asyncio") from error
+from typing import TYPE_CHECKING, Any
 
-# Before the modules are imported: else a failed `assert` in them says nothing but its line.
+if TYPE_CHECKING:
+    from cordwood.testing.conformance import LogConformance as LogConformance
+    from cordwood.testing.under_test import promised as promised
+
+__all__ = ["LogConformance", "promised"]
+
+_MODULES = {"LogConformance": "conformance", "promised": "under_test"}
 _THEMES = (
     "appending",
     "concurrency",
@@ -32,9 +34,20 @@ _THEMES = (
     "trimming",
     "twin",
 )
-pytest.register_assert_rewrite(*(f"cordwood.testing.{theme}" for theme in ("under_test", *_THEMES)))
 
-from cordwood.testing.conformance import LogConformance  # noqa: E402
-from cordwood.testing.under_test import promised  # noqa: E402
 
-__all__ = ["LogConformance", "promised"]
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'cordwood.testing' has no attribute {name!r}")
+    try:
+        import pytest
+        import pytest_asyncio  # noqa: F401  # not used here, but without it no test of the suite runs
+    except ImportError as error:
+        raise ImportError("the conformance suite needs pytest: pip install 'cordwood[testing]'") from error
+    from importlib import import_module
+
+    # Before the modules are imported: else a failed `assert` in them says nothing but its line.
+    pytest.register_assert_rewrite(*(f"cordwood.testing.{theme}" for theme in ("under_test", *_THEMES)))
+    value = getattr(import_module(f"cordwood.testing.{_MODULES[name]}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value

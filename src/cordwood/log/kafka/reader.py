@@ -38,6 +38,9 @@ class KafkaReader(Reader):
         self._silent_max = timeout + _SILENT_SECONDS
         self._turns = Turns()
 
+    def __repr__(self) -> str:
+        return f"<cordwood.Reader of {self._name}{' closed' if self._ahead.stopped else ''}>"
+
     async def __anext__(self) -> StoredBatch:
         if self._ahead.inherited:
             self._check()
@@ -99,7 +102,7 @@ class _Ahead:
             self._room.put(None)
         self._wanted: Wanted | None = None
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self.stopped = False
         self._ended = False
         self.heard = 0.0
         """When the thread gave its last sign of life, by the monotonic clock."""
@@ -112,7 +115,7 @@ class _Ahead:
 
     def start(self) -> None:
         with self._lock:
-            if self._thread is None and not self._stopped:
+            if self._thread is None and not self.stopped:
                 thread = threading.Thread(target=self._run, name="cordwood-kafka-read", daemon=True)
                 self._threads.add(thread)
                 try:
@@ -127,7 +130,7 @@ class _Ahead:
     def take(self, wanted: Wanted) -> "StoredBatch | BaseException | Wanted | None":
         """The next batch, the error that ended it, or None at the end; `wanted` if it is to be waited for."""
         with self._lock:
-            if self._stopped or (self._ended and not self._ready):
+            if self.stopped or (self._ended and not self._ready):
                 return None
             if not self._ready:
                 self._wanted = wanted
@@ -153,7 +156,7 @@ class _Ahead:
         Without the lock: a reader that nobody has is found by whichever thread collects garbage, and that may be the
         one that reads, in the middle of what it does under the lock.
         """
-        self._stopped = True
+        self.stopped = True
         self._room.put(None)
 
     def _run(self) -> None:
@@ -173,14 +176,14 @@ class _Ahead:
     def _is_wanted(self) -> bool:
         """Asked before each step."""
         self.heard = time.monotonic()
-        return not self._stopped
+        return not self.stopped
 
     def _put(self, step: StoredBatch | BaseException | None) -> None:
         # The end takes no room: the client is let go of behind it, and need not wait for the user.
         if isinstance(step, StoredBatch):
             self._room.get()
         with self._lock:
-            if not self._stopped:
+            if not self.stopped:
                 self._ready.append(step)
             self._ended = not isinstance(step, StoredBatch)
             wanted, self._wanted = self._wanted, None

@@ -137,6 +137,9 @@ class LogReader(RegionReader):
         self._ready: deque[TableEntries] = deque()
         self._only: Collection[int] | None = None
 
+    def __repr__(self) -> str:
+        return f"<cordwood.RegionReader of {self._log.name} at offset {self.offset}>"
+
     async def __anext__(self) -> TableEntries:
         while not self._ready:
             await self._read_on()

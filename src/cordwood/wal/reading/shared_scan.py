@@ -46,6 +46,9 @@ class TableReader(RegionReader):
         self._reads = reads
         self._channel = channel
 
+    def __repr__(self) -> str:
+        return f"<cordwood.RegionReader of table {self._channel.table}{' at its end' if self._channel.ended else ''}>"
+
     async def __anext__(self) -> TableEntries:
         channel = self._channel
         while not channel.entries:

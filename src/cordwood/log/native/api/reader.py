@@ -89,6 +89,9 @@ class FolderReader(Reader):
         self._threads = 0
         self._ended = False
 
+    def __repr__(self) -> str:
+        return f"<cordwood.Reader of {self._name}{' closed' if self._closed else ''}>"
+
     async def __anext__(self) -> StoredBatch:
         while True:
             if not self._closed:
