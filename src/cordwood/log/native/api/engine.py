@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 _LET_GO_SECONDS = 30.0
 _BUSY_SECONDS = 0.1
-_DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
 
 async def open_folder(url: FileUrl, *, timeout: float, wait: float, read_only: bool) -> "FolderEngine":
@@ -64,7 +63,7 @@ class FolderEngine(Engine):
         self._connection.check_writable()
         create = partial(self._folder.writing().create_topic, name, config)
         try:
-            return _info(await self._call(timeout, f"creating topic {name!r}", create))
+            return self._info(await self._call(timeout, f"creating topic {name!r}", create))
         except Conflict:
             if not exist_ok:
                 raise
@@ -73,14 +72,14 @@ class FolderEngine(Engine):
     async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo:
         self._connection.check_writable()
         alter = partial(self._folder.writing().alter_topic, name, change)
-        return _info(await self._call(timeout, f"altering topic {name!r}", alter))
+        return self._info(await self._call(timeout, f"altering topic {name!r}", alter))
 
     async def topics(self, prefix: str, *, timeout: float) -> list[str]:
         rows = await self._call(timeout, "listing topics", self._folder.topics)
         return sorted(row.name for row in rows if row.name.startswith(prefix))
 
     async def topic(self, name: str, *, timeout: float) -> TopicInfo:
-        return _info(await self._call(timeout, f"looking up topic {name!r}", partial(self._folder.topic, name)))
+        return self._info(await self._call(timeout, f"looking up topic {name!r}", partial(self._folder.topic, name)))
 
     async def delete_topic(self, name: str, *, timeout: float) -> None:
         self._connection.check_writable()
@@ -114,16 +113,15 @@ class FolderEngine(Engine):
         self._connection.check()
         return await call(self._folder.executor, timeout, what, function)
 
-
-def _info(row: TopicRow) -> TopicInfo:
-    retention = None if row.retention_ms is None else timedelta(milliseconds=row.retention_ms)
-    return TopicInfo(
-        row.name,
-        str(row.id),
-        row.partitions,
-        row.replication,
-        retention,
-        row.retention_bytes,
-        _DURABILITY,
-        FRAME_BYTES_MAX,
-    )
+    def _info(self, row: TopicRow) -> TopicInfo:
+        retention = None if row.retention_ms is None else timedelta(milliseconds=row.retention_ms)
+        return TopicInfo(
+            row.name,
+            str(row.id),
+            row.partitions,
+            row.replication,
+            retention,
+            row.retention_bytes,
+            self._folder.durability,
+            FRAME_BYTES_MAX,
+        )

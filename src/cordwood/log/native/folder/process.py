@@ -30,12 +30,12 @@ from cordwood.log.native.stream.reading.cursor import Source
 
 from .lock import FolderLock, is_written
 from .observer import FolderObserver
+from .place import COORDINATOR, DURABILITY, check_ours, durability_of
 from .staged import StagedCommits, StagedFile, Write, remove_staged
 from .writer import FolderWriter
 from .written_log import WrittenLog
 
 _LOCK = "lock"
-_COORDINATOR = "coordinator.db"
 _WRITERS = 8
 _READERS = 4
 _EXPIRE_SECONDS = 0.25
@@ -59,6 +59,8 @@ class OpenFolder(Protocol):
 
     path: Path
     executor: ThreadPoolExecutor
+    durability: str
+    """What an ack promises here, in words."""
     gone: Unavailable | None
     """Why the folder cannot be used any more, if so."""
 
@@ -88,6 +90,7 @@ class _OpenFolder:
         self.path = path
         self.executor = ThreadPoolExecutor(_READERS, thread_name_prefix="cordwood-read")
         self.connections = 1
+        self.durability = DURABILITY
         self.gone: Unavailable | None = None
 
     def __str__(self) -> str:
@@ -96,6 +99,13 @@ class _OpenFolder:
     def check(self) -> None:
         if self.gone is not None:
             raise copy(self.gone)
+
+    def _note_durability(self) -> None:
+        """Warn once in a process where an ack promises less than it should."""
+        self.durability = durability_of(self.path)
+        if self.durability != DURABILITY and self.path not in _warned:
+            _warned.add(self.path)
+            _LOGGER.warning("%s: %s", self.path, self.durability)
 
     def mark_forked(self) -> None:
         self.gone = Unavailable(
@@ -115,6 +125,7 @@ class FolderOpenForWriting(_OpenFolder):
         disk = RealDisk(path)
         # R2: a folder whose own name is not durable is lost with all that is synced in it.
         disk.make_folder("")
+        self._note_durability()
         self._lock = FolderLock(path / _LOCK)
         with ExitStack() as failed:
             failed.callback(self._lock.release)
@@ -239,6 +250,7 @@ class FolderOpenForReading(_OpenFolder):
         super().__init__(path)
         if not path.is_dir():
             raise Unavailable(f"{path} does not exist: connect without read_only=True to make it", reason="unreachable")
+        self._note_durability()
         self._view = FolderObserver(RealDisk(path), self._writer_alive)
         with _registry_lock:
             _reading.add(self)
@@ -365,7 +377,7 @@ def open_for_reading(path: Path) -> OpenFolder:
 
 def holds_logs(path: Path) -> bool:
     """Whether it is a folder that was ever opened for writing. Blocks."""
-    return (path / _COORDINATOR).exists()
+    return (path / COORDINATOR).exists()
 
 
 def _folder_lock(path: Path) -> threading.Lock:
@@ -378,6 +390,7 @@ def _check_path(path: Path) -> Path:
     path = Path(os.path.realpath(path))
     if _translate_errors(path, _is_file):
         raise InvalidInput(f"{path} is a file: a log needs a folder")
+    _translate_errors(path, check_ours)
     return path
 
 
@@ -389,7 +402,7 @@ def open_coordinator(path: Path, disk: RealDisk) -> Coordinator:
     """The coordinator of a folder that this process has locked; `Corrupt` if it is not what it was. Blocks."""
     _check_whole(path, disk)
     witness = Witness(disk)
-    database = SqliteCoordinator(path / _COORDINATOR, witness.check)
+    database = SqliteCoordinator(path / COORDINATOR, witness.check)
     try:
         return WitnessedCoordinator(database, witness)
     except BaseException:
@@ -399,12 +412,12 @@ def open_coordinator(path: Path, disk: RealDisk) -> Coordinator:
 
 def _check_whole(path: Path, disk: RealDisk) -> None:
     # Without it the folder would pass for a new one, in which every plog is a leftover and is swept away.
-    if (path / _COORDINATOR).exists():
+    if (path / COORDINATOR).exists():
         return
     plogs = PlogStore(disk).files()
     if plogs or witnessed_stamp(disk) is not None:
         raise Corrupt(
-            f"{path} has {len(plogs)} plogs, but its {_COORDINATOR} is gone: restore the folder from a copy,"
+            f"{path} has {len(plogs)} plogs, but its {COORDINATOR} is gone: restore the folder from a copy,"
             " or read it with read_only=True"
         )
 
@@ -421,6 +434,7 @@ def _translate_errors(path: Path, open_it: Callable[[Path], F]) -> F:
 
 _registry: dict[Path, FolderOpenForWriting] = {}
 _reading: set[FolderOpenForReading] = set()
+_warned: set[Path] = set()
 # Closed by their last connection, and not yet let go by the engine.
 _closing: set[Path] = set()
 # Held for a look only, never during I/O.
