@@ -7,6 +7,7 @@ damage, and is said (`Corrupt`). What is broken above it never was: that is the 
 follows.
 """
 
+import re
 from typing import NamedTuple
 
 from cordwood.errors import Corrupt
@@ -16,6 +17,9 @@ from cordwood.records.frame import MAGIC
 
 from .id import PlogId
 from .seal import SEAL_BYTES, Seal
+
+# A pattern finds it in any buffer, without a copy.
+_MAGIC = re.compile(re.escape(MAGIC))
 
 
 class Tail(NamedTuple):
@@ -101,12 +105,9 @@ def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: i
 
 def _highest_synced_end(data: memoryview, at: int, id: PlogId, start: int) -> int:
     """What whole frames behind the first broken place vouch for."""
-    raw, highest = data.obj, 0
-    if not isinstance(raw, bytes | bytearray):
-        raw = bytes(data)
-    at = raw.find(MAGIC, at)
-    while at >= 0:
-        if (start + at) % FRAME_ALIGNMENT == 0 and (header := _frame_at(data, at, id, start, None)) is not None:
+    highest = 0
+    for found in _MAGIC.finditer(data, at):
+        place = found.start()
+        if (start + place) % FRAME_ALIGNMENT == 0 and (header := _frame_at(data, place, id, start, None)) is not None:
             highest = max(highest, header.synced_end)
-        at = raw.find(MAGIC, at + 1)
     return highest
