@@ -7,7 +7,7 @@ nothing of logs, topics or other plogs. It imports `records`, `errors` and the d
 from .id import PlogId
 from .plog import APPEND_BYTES_MAX, Plog, PlogStatus
 from .store import OPEN_PLOGS_MAX, PlogStore
-from .tail import Tail, find_tail, make_durable, sealed_end, torn_bytes
+from .tail import Tail, find_tail, make_durable, sealed_end
 
 __all__ = [
     "APPEND_BYTES_MAX",
@@ -20,5 +20,4 @@ __all__ = [
     "find_tail",
     "make_durable",
     "sealed_end",
-    "torn_bytes",
 ]

@@ -32,6 +32,8 @@ class Tail(NamedTuple):
     """The highest synced end that a frame, or the caller, vouches for. Never above `end`."""
     synced_offset: int
     """The offset that follows at `synced_end`."""
+    torn_bytes: int = 0
+    """How much a torn write left after `end`, up to the last byte that is not zero; 0 where nobody asked."""
 
 
 def find_tail(
@@ -42,6 +44,7 @@ def find_tail(
     next_offset: int | None = None,
     max_timestamp: int = -1,
     synced_end: int = 0,
+    measure_torn: bool = False,
 ) -> Tail:
     """Walk the frames from `start`, a frame boundary up to which the plog is known to be synced.
 
@@ -64,12 +67,8 @@ def find_tail(
             f"plog {id} is damaged at byte {end}: up to byte {vouched} it was synced, but no whole frame stands there;"
             " restore the folder from a copy"
         )
-    return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end])
-
-
-def torn_bytes(file: File, tail: Tail) -> int:
-    """How many bytes a torn write left after the tail, up to the last that is not zero."""
-    return len(bytes(file.read(max(0, file.size() - tail.end), tail.end)).rstrip(b"\0"))
+    torn_bytes = len(bytes(data[at:]).rstrip(b"\0")) if measure_torn else 0
+    return Tail(end, boundaries[end], max_timestamp, synced_end, boundaries[synced_end], torn_bytes)
 
 
 def sealed_end(file: File, id: PlogId) -> int:

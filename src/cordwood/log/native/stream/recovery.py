@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cordwood.errors import Corrupt, NotFound
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
-from cordwood.log.native.plog import PlogStore, find_tail, make_durable, torn_bytes
+from cordwood.log.native.plog import PlogStore, find_tail, make_durable
 
 
 class Recovered(NamedTuple):
@@ -37,17 +37,21 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_t
         return Recovered(chain.with_last(last.sealed(0, trimmed_to, known.max_timestamp)), trimmed_to, True)
     try:
         tail = find_tail(
-            file, last.id, start=known.end, next_offset=known.next_offset, max_timestamp=known.max_timestamp
+            file,
+            last.id,
+            start=known.end,
+            next_offset=known.next_offset,
+            max_timestamp=known.max_timestamp,
+            measure_torn=True,
         )
         # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
         # must be durable before the seal is recorded or the end is published.
         make_durable(file, tail)
-        truncated_bytes = torn_bytes(file, tail)
     finally:
         file.close()
     # R1: sealed at the cut, and never written to again; the stream goes on in a new plog.
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
-    return Recovered(chain.with_last(sealed), tail.next_offset, True, truncated_bytes)
+    return Recovered(chain.with_last(sealed), tail.next_offset, True, tail.torn_bytes)
 
 
 def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None) -> Durable:
