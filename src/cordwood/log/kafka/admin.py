@@ -1,4 +1,4 @@
-"""The client for all that is no record, which is replaced when it has lost its way.
+"""The admin client, for all requests that carry no records. It is replaced when it no longer gets answers.
 
 Lock: `_lock` guards which client is the current one and is never held during a request.
 """
@@ -20,10 +20,10 @@ _LOGGER = logging.getLogger("cordwood.kafka")
 
 
 class Admin:
-    """Ask `client` each time.
+    """Callers read `client` for each request, since it may be replaced.
 
-    A broker that its controller takes for dead for a moment says that there are no brokers. librdkafka then forgets the
-    last one that it knew, and may never again look at those of its settings (its issue 5301).
+    A broker that its controller treats as dead for a moment reports an empty list of brokers. librdkafka then forgets
+    the last broker that it knew, and may never try those of its settings again (its issue 5301).
     """
 
     def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
@@ -33,7 +33,7 @@ class Admin:
         self.client = self._make_client()
 
     def renew(self) -> None:
-        """It has not answered in the time of an attempt. Many find that out at once, and one new client is enough."""
+        """Replace a client that did not answer within an attempt. One is enough for all callers that notice at once."""
         with self._lock:
             if time.monotonic() - self._since >= ATTEMPT_SECONDS:
                 _LOGGER.info(

@@ -1,4 +1,4 @@
-"""Appending without an event loop: for one thread that has much to write, as Spark's tasks have."""
+"""Appending without an event loop, for one thread that writes a lot, such as a Spark task."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from .delivery import Append
 from .producer import Sender
 
 UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
-"""So much may be on its way; then appending waits. A larger batch goes alone."""
+"""Limit of the bytes under way; above it `append` waits. A larger batch is sent alone."""
 
 
 class Part(NamedTuple):
@@ -29,9 +29,9 @@ class Part(NamedTuple):
 
 
 class Appender:
-    """Appends to any logs of a cluster, in the order of the calls for each of them; for one thread.
+    """Appends to any logs of a cluster, to each log in the order of the calls; for one thread.
 
-    An append returns when its records are on their way; a failure is raised by a later call, at the latest by `finish`.
+    An append returns when its records are under way; a later call, at the latest `finish`, raises its failure.
 
     ```python
     appender = Appender(cluster, 30)
@@ -57,7 +57,7 @@ class Appender:
             self._send(part, target.sender)
 
     def finish(self) -> None:
-        """Return when all that was appended is acked."""
+        """Return when every append is acked."""
         while self._under_way:
             self._await_oldest()
 
@@ -65,7 +65,7 @@ class Appender:
         while self._under_way and self._under_way_bytes + part.batch.weight > UNDER_WAY_BYTES_MAX:
             self._await_oldest()
         deadline = time.monotonic() + self._timeout
-        # Readers of this process that are finding out where the log ends at their call.
+        # A reader of this process that looks up the log's end as of its call must not see this append.
         _, pending = wait(self._cluster.looks_at_end((part.topic, part.partition)), self._timeout)
         if pending:
             raise Timeout(
@@ -83,7 +83,7 @@ class Appender:
     def _await_oldest(self) -> None:
         append, acked = self._under_way.popleft()
         self._under_way_bytes -= append.weight
-        acked.result()  # the sender ends every append in its time
+        acked.result()  # the sender ends every append by its deadline
 
 
 def _wait_for_room(sender: Sender, append: Append) -> None:

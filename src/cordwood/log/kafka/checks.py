@@ -1,4 +1,4 @@
-"""What is checked of an append before any of it is sent. Without a loop: for who has one, and who has none."""
+"""Checks of an append before any record is sent. They block and use no event loop, so that every caller shares them."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ TIMESTAMP_MIN = 1
 
 
 class Target(NamedTuple):
-    """Where a batch goes: what is known of its topic, and the client that writes it."""
+    """The destination of a batch: the facts of its topic, and the client that writes it."""
 
     facts: TopicFacts
     sender: Sender
@@ -23,7 +23,7 @@ class Target(NamedTuple):
 def target_of(cluster: SharedCluster, topic: str, partition: int, batch: Batch) -> Target:
     """The target of a batch that its log can take. Blocks.
 
-    A limit may have been raised since it was looked up: it is asked for again before a batch is refused by it.
+    The topic's limit may have been raised since the last look-up: it is looked up again before it refuses a batch.
     """
     try:
         return _checked_target(cluster, topic, partition, batch)
@@ -33,10 +33,10 @@ def target_of(cluster: SharedCluster, topic: str, partition: int, batch: Batch) 
 
 
 def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> TopicFacts:
-    """What is known of a topic that has this partition, and that this user may write. Blocks."""
+    """The facts of a topic that has this partition and that this user may write. Blocks."""
     facts = cluster.facts(topic)
     if partition >= facts.partitions:
-        cluster.forget(topic)  # it may have been given more since
+        cluster.forget(topic)  # the topic may have more partitions since
         facts = cluster.facts(topic)
     if partition >= facts.partitions:
         raise NotFound(f"{topic}/{partition}: topic {topic!r} has the partitions 0 to {facts.partitions - 1}")
@@ -47,7 +47,7 @@ def writable_topic(cluster: SharedCluster, topic: str, partition: int = 0) -> To
 
 
 def check_batch(log: str, batch: Batch, facts: TopicFacts) -> None:
-    """Refuses records that the log cannot take."""
+    """Refuse records that the log cannot store."""
     if not len(batch):
         raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
     limit = facts.record_bytes_max

@@ -1,6 +1,6 @@
 """A Kafka cluster that this process is connected to: its clients, shared by all connections with the same settings.
 
-Locks: `_registry_lock` and each cluster's `_lock` are held for a look only, never during a request.
+Locks: `_registry_lock` and each cluster's `_lock` are held only for a moment, never during a request.
 """
 
 import ctypes
@@ -40,15 +40,15 @@ Log = tuple[str, int]
 
 
 class SharedCluster:
-    """One admin client, one that writes (a second one only for topics with small limits), and those that read."""
+    """One admin client, one producer (more only for topics with small limits), and the consumers."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.connections = 1
         self.gone: Unavailable | None = None
-        """Why it cannot be used any more, if so."""
+        """Why the cluster cannot be used any more; None while it can."""
         self._said: deque[KafkaError] = deque(maxlen=1)
-        """The last thing that went wrong with a broker."""
+        """The last error of a broker."""
         self._admin = Admin(settings, self._on_error)
         self.topics = Topics(self._admin, settings)
         self.offsets = Offsets(self._admin, self.topics, settings)
@@ -56,7 +56,7 @@ class SharedCluster:
         self.executor = DaemonThreads(_THREADS, "cordwood-kafka")
         self.reading: set[threading.Thread] = set()
         self._looks: dict[Log, set[Future[tuple[int, int]]]] = {}
-        """Looks at the ends of logs that are under way: a later append must not be part of what they find."""
+        """Look-ups of log ends that are under way: they must not see an append that came later."""
         self._lock = new_lock("kafka.cluster")
         self._senders: dict[int, Sender] = {}
         self._facts: dict[str, Future[TopicFacts]] = {}
@@ -72,12 +72,12 @@ class SharedCluster:
                 self.settings.learn(self._admin.client.list_topics(timeout=left))
                 return
             except KafkaException as error:
-                self._admin.client.poll(0)  # what each broker had to say: a wrong password or certificate
+                self._admin.client.poll(0)  # collects the errors of each broker, such as a wrong password
                 cause = self._said[-1] if self._said else kafka_error(error)
-            # The client would try a login that is refused again and again.
+            # The client would retry a refused login again and again.
             if is_locked_out(cause) or time.monotonic() >= deadline:
                 break
-            attempt *= 2  # a broker may be slow, and each attempt asks it anew
+            attempt *= 2  # a broker may be slow, and each attempt repeats the request
             self._admin.renew()
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
         if cause.code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
@@ -88,15 +88,15 @@ class SharedCluster:
         )
 
     def check(self) -> None:
-        """`Unavailable` in a forked child, and once it is closed."""
+        """Raise `Unavailable` in a forked child, and once the cluster is closed."""
         if self.gone is not None:
             raise copy(self.gone)
-        self._admin.client.poll(0)  # else what the client has to say is kept for ever
+        self._admin.client.poll(0)  # else the client keeps its events for ever
 
     def facts(self, topic: str) -> TopicFacts:
-        """What appends need to know of a topic: asked for once, however many want to know. Blocks.
+        """The facts of a topic that appends need: one request, however many callers wait for it. Blocks.
 
-        In the connection's time, not in the caller's: others may have more of it.
+        The request has the connection's timeout, not the caller's: other waiting callers may have more time.
         """
         with self._lock:
             known = self._facts.get(topic)
@@ -114,17 +114,17 @@ class SharedCluster:
         return known.result()
 
     def forget(self, topic: str) -> None:
-        """What is known of a topic is wrong: it was deleted, or refused what it should have taken."""
+        """Drop the facts of a topic, which are wrong: it was deleted, or refused a record that they allow."""
         with self._lock:
             known = self._facts.pop(topic, None)
         if known is not None and known.done() and known.exception() is None:
             known.result().expires = 0.0
 
     def sender(self, batch_bytes_max: int | None) -> Sender:
-        """The client that writes topics with this limit: its batches never exceed it."""
+        """The sender for topics with this limit: its batches never exceed it."""
         batch_bytes = BATCH_BYTES
         if batch_bytes_max is not None and batch_bytes_max < BATCH_BYTES + _BATCH_SLACK_BYTES:
-            # Powers of two, so that a handful of clients serves all limits.
+            # Powers of two, so that a few clients serve all limits.
             batch_bytes = max(_BATCH_BYTES_MIN, 1 << (batch_bytes_max.bit_length() - 1) >> 1)
         with self._lock:
             self.check()
@@ -134,12 +134,12 @@ class SharedCluster:
             return sender
 
     def look_at_end(self, topic: str, partition: int) -> "Future[tuple[int, int]]":
-        """Find the bounds of a log as they are now; appends of this process wait for it."""
+        """Look up the bounds of a log as of now; later appends of this process wait for the result."""
         log = (topic, partition)
         deadline = time.monotonic() + self.settings.timeout
 
         def bounds() -> tuple[int, int]:
-            # What is left: of many looks that wait for each other the last one has no more time than the first.
+            # The time that is left: look-ups may queue for a thread, and the last one has no more time than the first.
             return self.offsets.bounds(topic, partition, deadline - time.monotonic())
 
         asked = self.executor.submit(bounds)
@@ -149,10 +149,10 @@ class SharedCluster:
         return asked
 
     def looks_at_end(self, log: Log) -> "list[Future[tuple[int, int]]]":
-        """The looks at a log's end that are under way: what an append has to wait for."""
-        if not self._looks:  # without the lock: whoever looks at the end and then appends sees its own look
+        """The look-ups of a log's end that are under way; an append waits for them."""
+        if not self._looks:  # without the lock: a caller that reads and then appends sees its own look-up
             return []
-        with self._lock:  # looks end in other threads
+        with self._lock:  # look-ups end in other threads
             return list(self._looks.get(log, ()))
 
     def _on_end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
@@ -163,29 +163,29 @@ class SharedCluster:
                     del self._looks[log]
 
     def close(self, timeout: float) -> None:
-        """One connection lets go; the last one sends what is queued, and closes. Blocks."""
+        """Release one connection; the last one sends the queued appends and closes the clients. Blocks."""
         with _registry_lock:
             self.connections -= 1
             if self.connections:
                 return
             _registry.pop(self.settings.key, None)
         deadline = time.monotonic() + timeout
-        with self._lock:  # a client that is being made is there then, and no other one is made any more
+        with self._lock:  # waits for a client that is being made; later calls make none
             self.gone = _closed(self)
             senders = list(self._senders.values())
         for sender in senders:
             sender.close(max(0.0, deadline - time.monotonic()))
-        # A reader ends with its step, within a moment; one that asks a broker that hangs, in its own time.
+        # A reader ends with its step, within a moment; one that waits for a hung broker ends by its own timeout.
         deadline = min(deadline, time.monotonic() + ATTEMPT_SECONDS)
         for thread in list(self.reading):
-            if thread.is_alive():  # not one that is about to be started, which finds that nobody wants it
+            if thread.is_alive():  # not a thread about to start, which finds its reader stopped
                 thread.join(max(0.0, deadline - time.monotonic()))
         self.consumers.close()
         self.executor.shutdown(wait=False)
         _open.discard(self)
 
     def mark_forked(self) -> None:
-        """In the child: clients are not freed, which would mean to wait for threads that stayed with the parent."""
+        """In the child: keep the clients from being freed, which would wait for threads that only the parent has."""
         self.gone = Unavailable(
             f"{self}: this connection belongs to the parent process: connect anew in the child",
             outcome="not_written",
@@ -199,7 +199,7 @@ class SharedCluster:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # follows what each of them said, and says less
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # comes after the errors of each broker, with less detail
             self._said.append(error)
 
     def __str__(self) -> str:
@@ -211,7 +211,7 @@ def _closed(cluster: SharedCluster) -> Unavailable:
 
 
 def open_cluster(settings: Settings, timeout: float) -> SharedCluster:
-    """Blocks. A second connection of the process with the same settings shares the first one's clients."""
+    """Open a cluster, or share the clients of an earlier connection with the same settings. Blocks."""
     with _registry_lock:
         cluster = _registry.get(settings.key)
         if cluster is None:
@@ -235,7 +235,7 @@ _registry_lock = new_lock("kafka.registry")
 
 
 def _after_fork_in_child() -> None:
-    """Threads stay with the parent: everything inherited says so from now on."""
+    """The threads stay with the parent: every inherited cluster raises an error from now on."""
     global _registry_lock
     for cluster in _open:
         cluster.mark_forked()

@@ -1,4 +1,4 @@
-"""The clients that read: one for each open reader, and a few that wait for the next.
+"""The clients that read: one for each open reader, and a few idle ones for the next readers.
 
 Lock: `_lock` guards the idle clients and is never held during a request.
 """
@@ -13,10 +13,10 @@ _IDLE_MAX = 4
 
 
 class Consumers:
-    """Making a client costs threads, a connection and several requests, so that a short read takes one that is there.
+    """A new client costs threads, a connection and several requests, so a short read reuses an idle one.
 
-    Those of followers are not used again: a broker holds their last request until something is written, and answers no
-    other one before.
+    A follower's client is not reused: the broker holds its last request until a record is written, and answers no other
+    request before.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -35,14 +35,14 @@ class Consumers:
         return self.make(follow)
 
     def make(self, follow: bool) -> Consumer:
-        """A new one, that nothing has happened to."""
+        """Make a new client."""
         with self._lock:
             consumer = Consumer(self._settings.consumer(follow, _ignore))
             self._used.add(consumer)
         return consumer
 
     def give_back(self, consumer: Consumer, again: bool) -> None:
-        """Blocks a moment; `again`: it may serve another reader."""
+        """Keep the client for another reader if `again`, else close it. Blocks for a moment."""
         if again:
             consumer.unassign()
         with self._lock:
@@ -53,7 +53,7 @@ class Consumers:
         consumer.close()
 
     def close(self) -> None:
-        """Close what is idle; what is still used is closed when it is given back."""
+        """Close the idle clients; those in use are closed when their readers give them back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -61,9 +61,9 @@ class Consumers:
             consumer.close()
 
     def handles(self) -> list[object]:
-        """What must not be freed in a forked child."""
+        """The clients, which a forked child must not free."""
         return [*self._idle, *self._used]
 
 
 def _ignore(error: KafkaError) -> None:
-    """A client goes on by itself; a reader that gets nothing asks the cluster why."""
+    """The client retries by itself; a reader that gets no records asks the cluster why."""

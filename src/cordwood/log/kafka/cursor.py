@@ -1,4 +1,4 @@
-"""Reading one log from an offset on. Blocking, and without a loop: what readers and Spark's tasks share."""
+"""Reading one log from an offset on. It blocks and uses no event loop: readers and Spark's tasks share it."""
 
 import logging
 import time
@@ -25,20 +25,20 @@ _LOGGER = logging.getLogger("cordwood.kafka")
 _MESSAGES_MAX = 10_000
 _MESSAGES_FIRST = 500
 _TAKEN_AT_ONCE = 500
-"""Messages are taken apart while they are in the processor's cache: 10,000 at once took half as long again."""
+"""Messages are unpacked while they are in the processor's cache: 10,000 at once took half as long again."""
 _STEP_BYTES = 4 * 1024 * 1024
 _ASK_SECONDS = 2.0
-"""After so long without anything the cluster is asked whether there is a reason."""
+"""After so long without a record the cursor asks the cluster whether there is a reason."""
 _LOOK_AGAIN_SECONDS = 0.05
 _RENEW_SHARE = 1 / 3
-"""After this part of the time-out without what is there another client is tried."""
+"""After this part of the timeout without records that the log has, the cursor tries another client."""
 
 
 class Cursor:
-    """A place in a log, and a client that reads from there; `offset` is the next one to come.
+    """A position in a log, and a client that reads from there; `offset` is the next one to read.
 
-    Nothing is skipped: where offsets jump, either no record stands there (marks of transactions, compaction), or it was
-    trimmed, and that is `Trimmed`.
+    It skips no record. Where offsets jump, either there is no record (marks of transactions, compaction), or it was
+    trimmed, and `read` raises `Trimmed`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Cursor:
     ) -> None:
         self.offset = start
         self.broker_time = False
-        """Whether the timestamps of the last batch are the broker's (LogAppendTime), not those of who appended."""
+        """Whether the timestamps of the last batch are the broker's (LogAppendTime), not the writer's."""
         self._consumers = consumers
         self._offsets = offsets
         self._settings = settings
@@ -64,12 +64,12 @@ class Cursor:
         self._follow = follow
         self._messages = _MESSAGES_FIRST
         self._end = -1  # where the client saw the end of the log
-        self._left: list[Any] = []  # taken from the client, and not yet given out: their times are of the other kind
-        # Only what was waited in here counts: whoever reads may take hours over a batch.
-        self._unasked = 0.0  # seconds without anything, since the cluster was asked why
-        self._missed = 0.0  # seconds without anything, since all was there
+        self._left: list[Any] = []  # taken from the client, not yet returned: their timestamps are of the other kind
+        # Only time spent waiting in here counts: the caller may take hours over a batch.
+        self._unasked = 0.0  # seconds without a record since the cluster was last asked why
+        self._missed = 0.0  # seconds without a record since all was well
         self._renewed = False
-        # Asked for once there is more to come than the first batch, or behind that where the caller names the topic.
+        # Checked once there is more to read than the first batch, or after that batch if the caller names the topic.
         self._same_topic = same_topic or SameTopic(offsets, topic, None, settings.timeout)
         self._checked = False
         self._silent = False
@@ -77,7 +77,7 @@ class Cursor:
         self._begin(consumers.take(follow))
 
     def read(self, stop: int | None, seconds: float) -> StoredBatch | None:
-        """The next records below `stop`; None if none came within so many seconds. `offset` moves on."""
+        """Return the next records below `stop`, and advance `offset`; None if none came within so many seconds."""
         wanted = self._messages if stop is None else min(self._messages, stop - self.offset)
         rows = Rows()
         begun = time.monotonic()
@@ -88,8 +88,8 @@ class Cursor:
             self._sound = False
             raise translate(kafka_error(error), self._what, self._settings) from None
         more = stop is None or self.offset < stop
-        # A topic that was deleted and made anew is read on by the client without a word, once it is long enough. That
-        # takes a moment in which nothing comes.
+        # The client silently continues in a topic that was deleted and created again, once it is long enough. Before
+        # that, it returns nothing for a moment.
         if (rows and self._silent) or (not self._checked and (more or self._same_topic.named)):
             self._check_same_topic()
         self._silent = not rows
@@ -107,7 +107,7 @@ class Cursor:
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            # One that was left while it got nothing may have lost its way, and would take the next reader along.
+            # A client that was getting no records may be stuck, and the next reader would be stuck with it.
             self._consumers.give_back(consumer, again=self._sound and not self._follow and not self._missed)
 
     @property
@@ -115,7 +115,7 @@ class Cursor:
         return f"{self._topic}/{self._partition}: read at {self.offset}"
 
     def _begin(self, consumer: Any) -> None:
-        """Have this client read from here on."""
+        """Make this client read from `offset` on."""
         self._consumer = consumer
         self._sound = False
         try:
@@ -129,7 +129,7 @@ class Cursor:
                 self.close()
 
     def _meet(self) -> None:
-        """Have the client look at the topic: it would look for the leader of one that is new to it once a second."""
+        """Make the client look the topic up: it looks for the leader of an unknown topic only once a second."""
         for left in attempts(self._what, time.monotonic() + self._settings.timeout, self._replace):
             try:
                 self._consumer.list_topics(self._topic, timeout=left)
@@ -143,7 +143,7 @@ class Cursor:
         self._consumer.assign([TopicPartition(self._topic, self._partition, self.offset)])
 
     def _take(self, rows: Rows, wanted: int, stop: int | None, seconds: float) -> bool:
-        """Add what is there to the rows; if they are empty, wait for some. Whether there may be more of it."""
+        """Add the client's records to the rows; if these are empty, wait for some. Return whether there may be more."""
         messages = self._consume(wanted, 0 if rows else seconds)
         more = len(messages) == wanted
         said = [message for message in messages if message.error()] if any(map(Message.error, messages)) else []
@@ -158,19 +158,19 @@ class Cursor:
             if offsets:
                 self._check_dense(offsets)
                 self.offset = offsets[-1] + 1
-        for message in said:  # behind the records: where the client has to begin anew, they are not to come again
+        for message in said:  # after the records: a client that starts again must not return them twice
             self._hear(message)
         if self._left:
             return False
         if beyond:
             assert stop is not None
-            self.offset = stop  # between the last record and there nothing stands
+            self.offset = stop  # there is no record between the last one and `stop`
             return False
         self.offset = max(self.offset, self._end)
         return more
 
     def _consume(self, wanted: int, seconds: float) -> list[Any]:
-        """What is there; else wait for one, and take what came with it."""
+        """Take the messages that are ready; if there are none, wait for one, and take those that came with it."""
         messages: list[Any]
         if self._left:
             messages, self._left = self._left, []
@@ -184,7 +184,7 @@ class Cursor:
         return [first, *self._consumer.consume(wanted - 1, 0)]
 
     def _check_dense(self, offsets: Sequence[int]) -> None:
-        """R19: a gap is where no record ever stood, or where retention was faster than this reader."""
+        """R19: in a gap there never was a record, or retention was faster than this reader, which is `Trimmed`."""
         if offsets[0] == self.offset and isinstance(offsets, range):
             return
         missing = next(
@@ -196,7 +196,7 @@ class Cursor:
             raise self._trimmed(missing, start)
 
     def _hear(self, message: Any) -> None:
-        """What the client says. Where it has seen the end, behind marks of transactions, the next record will stand."""
+        """Handle an event of the client. The next record comes at the end that it saw, after marks of transactions."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             self._end = message.offset()
@@ -208,7 +208,7 @@ class Cursor:
         code = error.code()
         if code == KafkaError._AUTO_OFFSET_RESET:
             self._ask()
-            # The cluster knows the offset: the client was wrong for a moment. It gives again what was not given out.
+            # The cluster has the offset: the client was wrong for a moment. It reads the records in `_left` again.
             self._left, self._end = [], -1
             self._assign()
         elif is_missing(error):
@@ -222,10 +222,10 @@ class Cursor:
         self._renewed = False
 
     def _nothing_came(self, seconds: float, stop: int | None) -> None:
-        """At the end that is as it should be, unless the topic is gone or nobody is there to ask.
+        """At the end of the log no records are expected, unless the topic is gone or no broker answers.
 
-        Who does not follow was told an end that is no nearer than `stop`: a log that ends before it was made anew, or
-        has a new leader that does not know the end yet.
+        A reader that does not follow has seen an end that is not below `stop`. If the log ends before `stop` now, the
+        topic was created again, or a new leader does not know the end yet.
         """
         self._unasked += seconds
         self._missed += seconds
@@ -251,7 +251,7 @@ class Cursor:
             self._renew(end)
 
     def _renew(self, end: int) -> None:
-        """The cluster answers, and the client gets nothing of what is there: it may have lost its way."""
+        """The cluster answers, and the client returns none of the log's records: it may be stuck."""
         _LOGGER.warning(
             "%s: nothing came for %.0f s, though the log ends at %d: going on with a new client",
             *(self._what, self._missed, end),
@@ -261,13 +261,13 @@ class Cursor:
         self._begin(self._consumer)
 
     def _replace(self) -> None:
-        """Have a new client, that nothing has happened to."""
+        """Continue with a new client."""
         lost, self._consumer = self._consumer, self._consumers.make(self._follow)
-        # In a thread of its own: one that has lost its way may take long to end, or never do.
+        # In a thread of its own: a client that is stuck may take long to close, or never do so.
         in_a_thread("cordwood-kafka-let-go", lambda: self._consumers.give_back(lost, again=False))
 
     def _ask(self) -> int:
-        """Where the log ends; raises if it does not hold the offset that is wanted."""
+        """Return the end of the log; raise if the log does not have `offset`."""
         try:
             start, end = self._offsets.bounds(self._topic, self._partition, self._settings.timeout)
             if self.offset < start:
@@ -284,7 +284,7 @@ class Cursor:
         return NotFound(f"{self._what}: the log ends at {end}: the topic was made anew, or lost its end; {more}")
 
     def _check_same_topic(self) -> None:
-        """After what was read: an id never comes back, so that all of it is of the topic that has the id now."""
+        """Checked after the read: ids are never reused, so all its records are of the topic that has the id now."""
         try:
             self._checked = self._same_topic.check(self._what)
         except CordwoodError:

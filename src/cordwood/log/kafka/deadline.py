@@ -1,4 +1,4 @@
-"""How much of a call's time is left, and how it is divided into attempts."""
+"""The time that a call has left, and its division into attempts."""
 
 import logging
 import time
@@ -15,32 +15,32 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger("cordwood.kafka")
 
 ATTEMPT_SECONDS = 2.0
-"""A request to a broker that has just died is not answered: after so long another one is asked."""
+"""A broker that has just died does not answer: after so long the call asks another one."""
 
 FORGOTTEN_SECONDS = 1.0
-"""librdkafka ends a request in its time; one that it has not ended so long after is not waited for any more."""
+"""librdkafka ends a request at its timeout; so long after it, the call stops waiting."""
 
 _QUIET_SECONDS = 5.0
-"""A call that has asked for so long and got no answer says so; and again after twice the time."""
+"""A call that gets no answer for so long logs it, and again after twice the time."""
 
 REQUEST_SECONDS_MAX = 3600.0
-"""What librdkafka takes for one request."""
+"""The longest timeout of a request that librdkafka accepts."""
 
 
 def seconds_left(what: str, deadline: float) -> float:
-    """Until `deadline`, by the monotonic clock; `Timeout` once there is nothing left."""
+    """The seconds until `deadline`, by the monotonic clock; raises `Timeout` after it."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise Timeout(f"{what} took more than the time given: see that the brokers run, and try again")
-    # librdkafka counts in milliseconds, and takes 0 for no wait at all.
+    # librdkafka counts in milliseconds, and treats 0 as no wait at all.
     return min(max(left, 0.001), REQUEST_SECONDS_MAX)
 
 
 def attempts(what: str, deadline: float, renew: Callable[[], None]) -> Iterator[float]:
-    """How long each attempt may take, and `Timeout` instead of one that comes too late. Longer each time: a broker may
-    be slow, and each attempt asks it anew.
+    """Yield the seconds of each attempt; raise `Timeout` after the deadline.
 
-    After one that got no answer in its time a new client is to ask: the old one may have lost its way.
+    Each attempt is longer than the last one: a broker may be slow, and each attempt repeats the request.
+    After an attempt without an answer `renew` makes a new client: the old one may be stuck.
     """
     seconds = ATTEMPT_SECONDS
     begun, quiet = time.monotonic(), _QUIET_SECONDS
@@ -57,11 +57,11 @@ def attempts(what: str, deadline: float, renew: Callable[[], None]) -> Iterator[
 
 
 def answer(what: str, asked: "Future[T]", seconds: float) -> T:
-    """What came of a request that was given so many seconds; one that is never ended was not answered in time."""
+    """Return the result of a request with this timeout; a request that librdkafka never ends counts as timed out."""
     try:
         return asked.result(seconds + FORGOTTEN_SECONDS)
     except TimeoutError:
-        if asked.done():  # its own error, or it has just ended
+        if asked.done():  # a TimeoutError of its own, or it has just ended
             return asked.result()
         _LOGGER.warning("%s: the client has not ended a request of %g s", what, seconds)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None

@@ -1,4 +1,4 @@
-"""One append on its way: records go to the client one by one, reports come back, and make up its result."""
+"""One append under way: its records go to the client one by one, and their reports make up its result."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -12,15 +12,15 @@ from cordwood.log.calls.completion import PendingCall, Waiter
 from cordwood.records import Batch
 
 CHUNK_RECORDS = 1000
-"""So many records are handed over before reports are looked at: about a millisecond."""
+"""The sender hands over so many records before it polls for reports: about a millisecond."""
 
 
 class Append(PendingCall):
-    """A batch for one log, its caller, and, once it is decided, `result` (the offsets) or `error`.
+    """A batch for one log, its caller, and, once decided, `result` (the offsets) or `error`.
 
-    Its records are handed over by C loops over the client's `produce`; the only Python for each of them is the client's
-    callback with its report. Reports of a log come in the order of its records, so the one of the last record tells
-    that all may be there; only where a record failed are they counted again.
+    C loops over the client's `produce` hand the records over; the only Python for each of them is the callback with its
+    report. Reports of a log come in the order of its records, so the last record's report means that all may be there.
+    Only after a failed record they are counted again.
     """
 
     __slots__ = (
@@ -56,12 +56,12 @@ class Append(PendingCall):
         self.waiter = waiter
         self.notify = notify
         self.deadline = deadline
-        """When its caller is told that it took too long."""
+        """When the caller gets a `Timeout`."""
         self.given_up = deadline
-        """When it is not sent any more: no sooner."""
+        """Until when the client may still send its records."""
         self.sent = 0
         self.cut = False
-        """The rest of its records is not sent any more."""
+        """The rest of its records will not be sent."""
         self.offsets: list[int | None] = []
         self.errors: list[KafkaError] = []
         self.result = None
@@ -79,17 +79,17 @@ class Append(PendingCall):
 
     @property
     def outstanding(self) -> bool:
-        """Whether the client has records of it that are not reported."""
+        """Whether the client has records of this append without a report."""
         return len(self.offsets) + len(self.errors) < self.sent
 
     @property
     def reported(self) -> bool:
-        """Whether every record that was sent, and is to be sent, has its report."""
+        """Whether no more records will be sent, and every sent one has its report."""
         return self.handed_over and not self.outstanding
 
     def send(self, producer: Producer, records: int, finished: "Callable[[Append], None]") -> None:
-        """Hand over the next records. A BufferError or KafkaException of the client comes through: the record that it
-        is about was not taken, those before it were."""
+        """Hand over the next records. Raises the client's BufferError or KafkaException: the client took the records
+        before the one that the error is about."""
         if self._rows is None:
             self._rows = _lists(self.batch)
         stop = min(self.sent + records, self.count)
@@ -102,7 +102,7 @@ class Append(PendingCall):
             self._rows = None
 
     def _send_together(self, producer: Producer, stop: int, finished: "Callable[[Append], None]") -> None:
-        """By one call, which takes neither headers nor timestamps: it puts more into the first request."""
+        """One call, which puts more records into the first request, but takes neither headers nor timestamps."""
         assert self._rows is not None
         window = slice(self.sent, stop)
         values, keys, _, _ = self._rows
@@ -133,7 +133,7 @@ class Append(PendingCall):
             repeat(self.partition),
             callbacks,
             repeat(None),
-            repeat(0) if stamps is None else stamps[window],  # 0: the client takes the time
+            repeat(0) if stamps is None else stamps[window],  # 0: the client sets the time
             repeat(None) if headers is None else map(list, headers[window]),
         ]
         try:
@@ -166,9 +166,11 @@ class Append(PendingCall):
         return last_report
 
     def succeed(self) -> bool:
-        """Every record was delivered: the offsets, as a range where nobody else wrote in between. False if they are not
-        known: where an answer was lost, and the client concludes from a later one that a record is written, its report
-        has none."""
+        """Set `result` to the offsets, as a range if no other writer came in between; False if an offset is unknown.
+
+        Where a broker's answer was lost, and the client concludes from a later one that a record is written, the report
+        has no offset.
+        """
         offsets = self.offsets
         first, last = offsets[0], offsets[-1]
         if first is not None and last is not None and last - first == self.count - 1:

@@ -1,4 +1,4 @@
-"""Kafka, as a connection sees it."""
+"""The Kafka engine: one connection to a cluster."""
 
 import asyncio
 import time
@@ -24,13 +24,13 @@ T = TypeVar("T")
 async def open_kafka(url: KafkaUrl, *, timeout: float, wait: float, read_only: bool) -> "KafkaEngine":
     """Connect to a cluster, or share the clients that this process has for it.
 
-    `wait` is for folders: many processes write to a cluster at once.
+    `wait` has no effect here, only on folders: many processes may write to a cluster at once.
     """
     settings = Settings.of(url, timeout)
     late = f"connecting to {url} took more than {timeout} s"
     cluster = await open_shared(
         "cordwood-kafka-open",
-        timeout + 1,  # the client's own time is up first, and it knows why
+        timeout + 1,  # the client's own timeout comes first, and has the cause
         late,
         lambda: open_cluster(settings, timeout),
         lambda cluster: cluster.close(0),
@@ -55,7 +55,7 @@ class KafkaEngine(Engine):
             except Conflict:
                 if not exist_ok:
                     raise
-                # Whoever makes it may not be done yet.
+                # Another process may still be creating it.
                 return topics.usable(name, time.monotonic() + timeout)
 
         return await self._call(timeout, f"creating topic {name!r}", create)
@@ -97,7 +97,7 @@ class KafkaEngine(Engine):
         self._connection.closed = True
         for reader in list(self._connection.readers):
             await reader.close()
-        # Not in the loop's own pool, which is waited for when the loop ends: a second interrupt must not wait for acks.
+        # Not in the loop's own pool, which asyncio joins when the loop ends: a second interrupt must not wait for acks.
         closing = in_a_thread("cordwood-kafka-close", lambda: self._cluster.close(timeout))
         await asyncio.wrap_future(closing)
 

@@ -1,4 +1,4 @@
-"""From librdkafka's errors to ours: the one place where error codes are told apart."""
+"""From librdkafka's errors to ours: the only module that distinguishes error codes."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ _AWAY = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_AP
 TRANSIENT = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._DESTROY_BROKER,  # the client has forgotten the one that it had asked
+    KafkaError._DESTROY_BROKER,  # the client has forgotten the broker that it had asked
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -71,17 +71,17 @@ TRANSIENT = {
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.NOT_CONTROLLER,
 }
-"""What passes by itself, such as the change of a leader."""
+"""Errors that pass by themselves, such as the change of a leader."""
 
 
 def kafka_error(error: KafkaException) -> KafkaError:
-    """What a KafkaException is about."""
+    """The KafkaError of a KafkaException."""
     cause: Any = error.args[0] if error.args else None
     return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether the client or the broker has looked at a record, and will never take it."""
+    """Whether the client or the broker has checked a record, and will never accept it."""
     return error.code() in _TOO_LARGE or error.code() == KafkaError._INVALID_ARG
 
 
@@ -104,7 +104,7 @@ def _reason_of(code: int) -> Reason:
 
 
 def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome | None = None) -> CordwoodError:
-    """The error to raise; `what` names the call and what it was about."""
+    """The error to raise; `what` names the call and its topic or log."""
     code = error.code()
     said = settings.masked(error.str())
     if code in _MISSING:
@@ -118,7 +118,7 @@ def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome
     if code in _TOO_LARGE:
         return TooLarge(f"{what}: {said}: split it, or raise the topic's max.message.bytes", outcome=outcome)
     if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in said:
-        # The same code as for more copies than there are brokers; but here they are there, and not in touch.
+        # The same code as for more replicas than brokers; but here the brokers exist, and are out of contact.
         return Unavailable(f"{what}: {said}: try again", outcome=outcome, reason="unreachable")
     if code in _INVALID:
         return InvalidInput(f"{what}: {said}", outcome=outcome)

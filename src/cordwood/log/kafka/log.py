@@ -1,4 +1,4 @@
-"""One log of a cluster, as a connection sees it."""
+"""One log of a cluster, of one connection."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ _FOLLOW_SECONDS = 0.1
 _BEYOND_END_SECONDS = 0.02
 _LOOK_AGAIN_SECONDS = 0.25
 _AGREE_SECONDS = 3.0
-"""So long a broker may be behind the others: an answer that ends a read must be the same after it."""
+"""A broker may lag the others for so long: an answer that ends a read must be the same after it."""
 
 
 class KafkaLog(Log):
@@ -92,7 +92,7 @@ class KafkaLog(Log):
         start, stop = checked_range(start, stop)
         checked_follow(follow)
         same_topic = SameTopic(self._cluster.offsets, self.topic, checked_topic_id(topic_id), self._timeout)
-        # At the call: what is appended after it is not part of the read.
+        # At the call: records that are appended later are not part of the read.
         bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
 
         def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch | None]:
@@ -141,10 +141,10 @@ class KafkaLog(Log):
         return found
 
     async def _wait_for_looks(self, looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
-        """Wait for readers of this process that are finding out where the log ends at their call."""
+        """Wait for readers of this process that look up the log's end as of their call."""
         waiting = [asyncio.wrap_future(look) for look in looks]
         for look in waiting:
-            look.add_done_callback(retrieve)  # its reader is told what it failed with
+            look.add_done_callback(retrieve)  # its reader raises its error
         _, pending = await asyncio.wait(waiting, timeout=max(0.0, deadline - time.monotonic()))
         if pending:
             raise Timeout(f"{self.name}: reads that began before this append did not find the log's end in its time")
@@ -158,7 +158,7 @@ class KafkaLog(Log):
         bounds: "Future[tuple[int, int]] | None",
         wanted: Callable[[], bool],
     ) -> Iterator[StoredBatch | None]:
-        """On a reader's thread; None: the end."""
+        """Yield batches, and None at the end; runs on the reader's thread."""
         cluster = self._cluster
         first, end = (
             cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._wait_for_bounds(bounds)
@@ -166,7 +166,7 @@ class KafkaLog(Log):
         if same_topic.named:
             self._check_named(same_topic, wanted)
         elif follow:
-            # Known from the beginning: a follower may wait for its first record while the topic is created again.
+            # From the beginning: a follower may wait for its first record while the topic is created again.
             same_topic.check(self.name)
         start = first if start is None else start
         if start < first:
@@ -193,13 +193,13 @@ class KafkaLog(Log):
                 batch = cursor.read(stop, _FOLLOW_SECONDS)
                 if batch is not None:
                     yield batch
-            # Before the client is let go of: nobody who reads needs to wait for that.
+            # Before the client is given back: the caller need not wait for that.
             yield None
         finally:
             cursor.close()
 
     def _check_named(self, same_topic: SameTopic, wanted: Callable[[], bool]) -> None:
-        """`Conflict` if the topic is another one, once a second look agrees: a broker may be behind."""
+        """Raise `Conflict` if the topic is another one, once a second look-up agrees: a broker may lag."""
         agreed = time.monotonic() + _AGREE_SECONDS
         while True:
             last = time.monotonic() >= agreed or not wanted()
@@ -212,10 +212,10 @@ class KafkaLog(Log):
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _wait_for(self, start: int, follow: Follow, same_topic: SameTopic, wanted: Callable[[], bool]) -> int:
-        """The end, once the log is as long as `start`.
+        """Return the end, once the log is as long as `start`.
 
-        A reader that does not wait for that gets `InvalidInput`, once a second look agrees: a new leader may not know
-        the end yet.
+        A reader that does not wait for that raises `InvalidInput`, once a second look-up agrees: a new leader may not
+        know the end yet.
         """
         agreed = time.monotonic() + _AGREE_SECONDS
         pause, end = _BEYOND_END_SECONDS, 0
@@ -224,7 +224,7 @@ class KafkaLog(Log):
             pause = min(2 * pause, _LOOK_AGAIN_SECONDS)
             last = time.monotonic() >= agreed
             end = self._cluster.offsets.bounds(*self._place, self._timeout)[1]
-            # Behind that look: a new topic that is long enough must not pass for the one that is waited for.
+            # After that look-up: a new topic that is long enough must not pass for the one that the reader waits for.
             same_topic.check(self.name)
             if start <= end:
                 break
@@ -233,7 +233,7 @@ class KafkaLog(Log):
         return end
 
     def _wait_for_bounds(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
-        """In the connection's time, which also goes by while the look waits for calls that have more of it."""
+        """Within the connection's timeout, which includes the time that the look-up waits for longer calls."""
         try:
             return bounds.result(self._timeout)
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""From the client's messages to a stored batch: C loops over the messages, no Python for each."""
+"""From the client's messages to a stored batch: C loops over the messages, no Python code for each."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,9 +13,9 @@ _kind_of, _time_of = itemgetter(0), itemgetter(1)
 
 
 class Rows:
-    """The records of messages that are no errors, in the order of their offsets: what becomes one batch.
+    """The records of messages that are no errors, in offset order; they become one batch.
 
-    All of their times are of one kind.
+    All of their timestamps are of one kind.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class Rows:
 
     @property
     def broker_time(self) -> bool:
-        """Whether the times are the broker's (LogAppendTime), not those of who appended."""
+        """Whether the timestamps are the broker's (LogAppendTime), not the writer's."""
         return self._kind == TIMESTAMP_LOG_APPEND_TIME
 
     def add(self, messages: list[Any]) -> Sequence[int]:
-        """Take the records out of some messages, at least one, up to the first with a time of another kind.
+        """Add the records of these messages, at least one, up to the first with a timestamp of another kind.
 
-        The offsets of what was taken, as a range where none is missing.
+        Returns the offsets of the added records, as a range if none is missing.
         """
         times = list(map(Message.timestamp, messages))
         taken = self._of_one_kind(list(map(_kind_of, times)))
@@ -56,7 +56,7 @@ class Rows:
         return self._offsets[-1]
 
     def batch(self) -> StoredBatch:
-        """Gives the rows away."""
+        """Make the batch, which takes over the rows."""
         first, last = self._offsets[0][0], self._offsets[-1][-1]
         dense = last - first == len(self) - 1
         headers = HeaderColumn.of([pairs or () for pairs in self._headers]) if any(self._headers) else None
@@ -69,7 +69,7 @@ class Rows:
         )
 
     def _of_one_kind(self, kinds: list[int]) -> int:
-        """How many go with the rows: all of them, but where the topic's setting was changed."""
+        """How many of the first messages are of the rows' kind: all, unless the topic's setting was changed."""
         if self._kind is None:
             self._kind = kinds[0]
         if kinds.count(self._kind) == len(kinds):

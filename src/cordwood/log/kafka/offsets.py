@@ -1,4 +1,4 @@
-"""Where a log begins and ends, what stands at a time, and forgetting its beginning. Blocking."""
+"""The bounds of a log, the offset at a time, and trimming. Blocking."""
 
 import time
 from concurrent.futures import Future
@@ -25,7 +25,7 @@ _END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class Offsets:
     """The offsets of all logs of one cluster.
 
-    The end is that of what a reader gets: with the default `isolation.level` nothing behind an open transaction.
+    The end is the end for readers: with the default `isolation.level` they get no record after an open transaction.
     """
 
     def __init__(self, admin: Admin, topics: Topics, settings: Settings) -> None:
@@ -45,7 +45,7 @@ class Offsets:
         return start
 
     def topic_id(self, topic: str, timeout: float) -> str:
-        """Of whose log these offsets are."""
+        """The id of the topic that these offsets belong to."""
         return self._topics.id(topic, timeout)
 
     def at(self, topic: str, partition: int, timestamp: int, timeout: float) -> int:
@@ -55,7 +55,7 @@ class Offsets:
         return end if found < 0 else found
 
     def trim(self, topic: str, partition: int, before: int, timeout: float) -> None:
-        """Forget what is below `before`."""
+        """Delete the records below `before`."""
         deadline = time.monotonic() + timeout
         what = f"{topic}/{partition}: trim"
         if partition > _PARTITION_MAX:
@@ -92,13 +92,13 @@ class Offsets:
                 found = [answer(what, future, left).offset for future in asked]
                 if OFFSET_INVALID not in found:
                     return found
-                # What the client makes of a leader that died: an answer without an offset, and no error.
+                # After the death of a leader the client returns an answer without an offset, and no error.
                 self._go_on(topic, partition, what, KafkaError(KafkaError._TRANSPORT), deadline)
             except KafkaException as error:
                 self._go_on(topic, partition, what, kafka_error(error), deadline)
 
     def _go_on(self, topic: str, partition: int, what: str, error: KafkaError, deadline: float) -> None:
-        """Returns where a second try may help: the topic is there, and it was about its leader."""
+        """Return if a retry may help, since the topic is there and the error is about its leader; else raise."""
         if not is_missing(error) and error.code() != KafkaError._NOENT and error.code() not in TRANSIENT:
             raise translate(error, what, self._settings) from None
         self._check_partition(topic, partition, what, deadline)

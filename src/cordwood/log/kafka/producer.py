@@ -1,6 +1,6 @@
-"""A client that writes, and the one thread that works it.
+"""A client that writes, and the one thread that serves it.
 
-Lock: `_lock` guards the queue and the appends under way. It is never held while librdkafka is called.
+Lock: `_lock` guards the queue and the appends under way. It is never held during a call of librdkafka that waits.
 """
 
 import logging
@@ -25,14 +25,14 @@ from .settings import Settings
 _LOGGER = logging.getLogger("cordwood.kafka")
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
-"""So much may wait before it is handed to the client, which holds as much again."""
+"""So many bytes may wait in the queue; the client holds as many again."""
 
-# Up to so many records the caller hands over its append itself, which saves a change of threads. More would keep its
-# event loop waiting, and in bulk its thread and the one that takes the reports would fight for the interpreter.
+# The caller itself hands over up to so many records of its append, which saves a change of threads. More would block
+# its event loop, and in bulk its thread and the one that takes the reports would fight for the interpreter.
 _OWN_THREAD_RECORDS = 16
 _POLL_SECONDS = 0.02
-# With nothing to do the thread goes on waiting for reports for a while, longer each time, since it is woken by them
-# faster than by a caller; then it sleeps until somebody comes.
+# An idle thread continues to wait for reports for a while, longer each time, since they wake it faster than a caller
+# does; then it sleeps until the next append.
 _REST_SECONDS_MIN = 0.002
 _REST_SECONDS_MAX = 0.1
 _EXPIRE_SECONDS = 0.1
@@ -42,14 +42,14 @@ _MET_MAX = 10_000
 
 
 class Sender:
-    """Appends in order of their coming, to all logs of a cluster.
+    """Sends appends in the order of their calls, to all logs of a cluster.
 
-    The thread hands over what is queued, takes the reports, wakes the callers once a group, and ends what is out of
-    time. Batches of one append are not mixed with those of another: while a large one is handed over, all others queue.
+    The thread hands over the queued appends, takes the reports, wakes the callers once a group, and expires late
+    appends. Records of two appends are not mixed: while the thread hands over a large one, all others queue.
     """
 
     def __init__(self, settings: Settings, batch_bytes: int, forget: Callable[[str], None]) -> None:
-        """`forget` is told the topic of an append that was refused: what was known of it is wrong."""
+        """`forget` is called with the topic of a refused append: the facts of that topic are wrong."""
         self._settings = settings
         self._batch_bytes = batch_bytes
         self._forget = forget
@@ -63,14 +63,14 @@ class Sender:
         self._queued_bytes = 0
         self._handing_over = False
         self._under_way: dict[Append, None] = {}
-        self._to_check: list[Append] = []  # may be decided: their last record was reported, or they were cut
+        self._to_check: list[Append] = []  # may be complete: their last record was reported, or they were cut
         self._room_wanted: list[Callable[[], None]] = []
         self._closing: float | None = None
         self._expire_next = 0.0
         self._met: dict[str, tuple[str, int]] = {}
         self.failed = False
-        """By a defect: it takes no appends any more, and another one has to be made."""
-        self._looks = 0  # how many use the client to look at a topic
+        """The thread ended by a defect: this sender takes no more appends, and the cluster makes another one."""
+        self._looks = 0  # how many callers look up a topic with the client
         self._thread = threading.Thread(target=self._run, name="cordwood-kafka-write", daemon=True)
         self._thread.start()
 
@@ -85,7 +85,7 @@ class Sender:
             if self._queue and self._queued_bytes + append.weight > QUEUE_BYTES_MAX:
                 return False
             if not self._queue and not self._handing_over and self._fatal is None:
-                # Of a large append the first records: their reports call the thread, which does the rest.
+                # Of a large append only the first records: their reports wake the thread, which sends the rest.
                 self._hand_over(append, _OWN_THREAD_RECORDS)
             if not append.handed_over:
                 self._queue.append(append)
@@ -95,18 +95,21 @@ class Sender:
             return True
 
     def meet(self, topic: str, topic_id: str, partitions: int) -> None:
-        """Have the client look at a topic that is there, unless it has: of one that it knew, and that was deleted and
-        made anew, it says for a while that there is none, and of partitions that were added, for minutes. Blocks."""
+        """Make the client look up an existing topic, unless it has done so. Blocks.
+
+        Otherwise the client reports a topic that was deleted and created again as missing for a while, and added
+        partitions for minutes.
+        """
         with self._lock:
             if self._met.get(topic) == (topic_id, partitions) or self._fatal is not None or self._closing is not None:
                 return
             self._looks += 1
         try:
-            with suppress(KafkaException):  # it is looked at again with the next look-up, or finds out by itself
+            with suppress(KafkaException):  # the next append tries again, or the client finds out by itself
                 found = self._producer.list_topics(topic, timeout=ATTEMPT_SECONDS).topics[topic]
                 if len(self._met) >= _MET_MAX:
                     self._met.clear()
-                if len(found.partitions) >= partitions:  # else the server that was asked is behind
+                if len(found.partitions) >= partitions:  # else the broker that was asked lags
                     self._met[topic] = topic_id, partitions
         finally:
             with self._lock:
@@ -114,7 +117,7 @@ class Sender:
                 self._work.notify_all()
 
     def when_room(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when the queue has been taken from."""
+        """Call `wake` when the queue has become shorter."""
         with self._lock:
             if self._queued_bytes:
                 self._room_wanted.append(wake)
@@ -122,14 +125,14 @@ class Sender:
         wake()
 
     def close(self, timeout: float) -> None:
-        """Send what is queued, take the reports, and end; what is not reported in time is told as unknown."""
+        """Send the queue, take the reports, and end; an append without reports in time has the outcome "unknown"."""
         with self._lock:
             self._closing = time.monotonic() + timeout
             self._work.notify()
         self._thread.join()
 
     def handles(self) -> list[object]:
-        """What must not be freed in a forked child."""
+        """The clients, which a forked child must not free."""
         return [self._producer]
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ class Sender:
             while self._next_round():
                 self._round()
         except Exception:
-            # A defect: nobody may wait for a thread that is gone.
+            # A defect: no caller may wait for a thread that has ended.
             _LOGGER.exception("the thread that writes to Kafka failed")
             self.failed = True
         finally:
@@ -160,7 +163,7 @@ class Sender:
             self._expire(now)
 
     def _next_round(self) -> bool:
-        """Waits while there is nothing to do; False when it is time to end."""
+        """Wait while there is nothing to do; False when it is time to end."""
         with self._lock:
             busy = self._queue or self._under_way
             if self._closing is not None:
@@ -176,7 +179,7 @@ class Sender:
             return True
 
     def _hand_over_queue(self) -> None:
-        """The oldest append, or what of it the client takes now."""
+        """Hand over the oldest append, or as many of its records as the client takes now."""
         with self._lock:
             append = self._queue[0]
             self._handing_over = True
@@ -196,7 +199,7 @@ class Sender:
                 self._take_oldest()
 
     def _take_oldest(self) -> None:
-        """Under the lock: out of the queue with it; whoever waits for room looks again."""
+        """Remove the oldest append, and wake the callers that wait for room. The caller holds the lock."""
         self._queued_bytes -= self._queue.popleft().weight
         for wake in self._room_wanted:
             wake()
@@ -210,23 +213,23 @@ class Sender:
         except BufferError:
             return False
         except Exception as raised:
-            # What is no error of Kafka's is about the record.
+            # An exception that is not Kafka's is about the record.
             error = kafka_error(raised) if isinstance(raised, KafkaException) else _refused(raised)
             if error.fatal() or error.code() == KafkaError._FATAL:
                 self._fatal = error
                 return False
             append.cut = True
             append.errors.append(error)
-            append.sent += 1  # its error stands for its report
+            append.sent += 1  # its error counts as its report
             self._to_check.append(append)
         return True
 
     def _take_reports(self, seconds: float) -> None:
-        """Wait for reports at most so long, and tell the callers whose appends are decided."""
+        """Wait for reports at most so long, and complete the appends that have all of theirs."""
         try:
             self._producer.poll(seconds)
         except KafkaException as raised:
-            # What the client does with a fatal error instead of calling back.
+            # The client raises a fatal error instead of calling back.
             self._fatal = kafka_error(raised)
         if not self._to_check:
             return
@@ -251,9 +254,12 @@ class Sender:
         deliver(appends)
 
     def _expire(self, now: float) -> None:
-        """Tell those whose time is over. What the client has of them may still be sent, until it is given up, and the
-        client with it: it is not asked to drop records by itself, since it would number those behind them anew, and
-        write what was written, with its answer lost, once more under the new number."""
+        """Complete late appends with `Timeout`. The client may still send their records until `given_up`, when it is
+        replaced.
+
+        The client is not configured to drop records itself, since it would renumber the records after them. A record
+        that was written, with its answer lost, would then be written again under its new number.
+        """
         with self._lock:
             late = [append for append in {**dict.fromkeys(self._queue), **self._under_way} if now >= append.deadline]
             told = [append for append in late if append.error is None]
@@ -270,12 +276,12 @@ class Sender:
         deliver(told)
 
     def _rebuild(self) -> None:
-        """A fatal error of the idempotent producer, or a record that it is out of time with: what was in flight may or
-        may not be written, the rest goes on."""
+        """Replace the client after a fatal error, or after a record that was given up. Records in flight may or may not
+        be written; queued appends continue."""
         fatal = self._fatal
         assert fatal is not None
         with self._lock:
-            self._handing_over = True  # nobody uses the client meanwhile
+            self._handing_over = True  # no caller uses the client meanwhile
         if fatal.code() == KafkaError._MSG_TIMED_OUT:
             self._settle()
         self._give_up(translate(fatal, "append", self._settings, "unknown"))
@@ -287,13 +293,13 @@ class Sender:
             self._handing_over = False
 
     def _settle(self) -> None:
-        """Take the reports that come at once: other logs may be well."""
+        """Take the reports that come at once: other logs may be healthy."""
         deadline = time.monotonic() + _SETTLE_SECONDS
         while (now := time.monotonic()) < deadline and any(now < append.given_up for append in self._under_way):
             self._take_reports(_POLL_SECONDS)
 
     def _give_up(self, error: CordwoodError) -> None:
-        """Whatever the client has and does not report now is told as this error."""
+        """Complete every append that the client does not report now with this error."""
         self._producer.purge()
         deadline = time.monotonic() + _PURGE_SECONDS
         while len(self._producer) and time.monotonic() < deadline:
@@ -323,7 +329,7 @@ class Sender:
         self._close_producer()
 
     def _close_producer(self) -> None:
-        """Once nobody looks at a topic with it: no call outlives its client."""
+        """Close the client once no caller looks up a topic with it: no call outlives its client."""
         with self._lock:
             self._work.wait_for(lambda: not self._looks)
         self._producer.close()
@@ -341,7 +347,7 @@ def _refused(error: Exception) -> KafkaError:
 
 
 def failure(append: Append, settings: Settings) -> CordwoodError:
-    """What a caller is told of an append of which not every record was delivered."""
+    """The error of an append, not every record of which was delivered with an offset."""
     if append.cut and not append.errors:
         return Timeout(f"{append.name} was cut short", outcome="unknown")
     if not append.errors:
@@ -351,13 +357,13 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
             reason="failed",
         )
     if append.errors[0].code() == KafkaError._DESTROY:
-        # Met once, where a topic was deleted under an append. What a client has that we end was given up before, so we
-        # take it that the client has let go of the partition. Whether the record was written, nobody knows.
+        # Seen once, when a topic was deleted during an append. Appends of a client that we close are given up before,
+        # so the client must have dropped the partition. Whether the record was written is unknown.
         return NotFound(
             f"{append.name}: the client has let go of the partition, as where a topic is deleted: look for the topic",
             outcome="unknown",
         )
-    # Not also what was purged from the client's queue: that may be a second try, of a first one that was written.
+    # A record that was purged from the client's queue is not refused: it may be a retry of one that was written.
     unsent = not append.offsets and all(map(is_refused, append.errors))
     error = translate(append.errors[0], append.name, settings, "not_written" if unsent else "unknown")
     if append.offsets:

@@ -1,4 +1,4 @@
-"""Reading a log from an event loop: a thread of its own reads ahead, the loop only takes what is ready.
+"""Reading a log from an event loop: the reader's own thread reads ahead, and the loop only takes ready batches.
 
 Lock: `_Ahead._lock` guards the batches that were read ahead and is never held during a request.
 """
@@ -20,14 +20,14 @@ from cordwood.records import StoredBatch
 
 _BATCHES_AHEAD = 2
 _SILENT_SECONDS = 5.0
-"""A thread that asks in vain says so when its time is over; one that has said nothing so long after stands still."""
+"""A thread without answers raises at its timeout; one that has done nothing for so long after it is stuck."""
 
 Batches = Callable[[Callable[[], bool]], Iterator[StoredBatch | None]]
-"""Makes the batches to read, and None for the end, given a function that tells whether anybody still wants them."""
+"""Yields the batches, and None for the end; its argument returns whether the reader still wants them."""
 
 
 class KafkaReader(Reader):
-    """At most four batches of about 4 MiB are held: one given out, two that wait, one being read."""
+    """Holds at most four batches of about 4 MiB: one at the caller, two that are ready, one being read."""
 
     def __init__(
         self, name: str, batches: Batches, threads: set[threading.Thread], check: Callable[[], None], timeout: float
@@ -51,13 +51,13 @@ class KafkaReader(Reader):
         self._ahead.stop()
 
     def __del__(self) -> None:
-        # Iterated bare, and left before its end.
+        # Iterated without `async with`, and left before its end.
         self._ahead.leave()
 
     async def _next(self) -> StoredBatch:
         ahead = self._ahead
-        # A turn of the loop for each batch: where reading is faster than its user, nobody could cancel the user. Before
-        # it is taken, so that a cancelled call loses none.
+        # Yield to the loop for each batch: with batches always ready, the caller could never be cancelled. The yield
+        # comes before the batch is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
         while True:
             arrived = Wanted()
@@ -73,9 +73,9 @@ class KafkaReader(Reader):
             await self._answer(arrived)
 
     async def _answer(self, arrived: Wanted) -> None:
-        """Wait for a batch, however long none comes, but for no thread that stands still: the client has calls that
-        take no time-out."""
-        heard = time.monotonic()  # before, the thread may have waited for the user
+        """Wait for a batch, however long none comes, but not for a thread that is stuck: some calls of the client
+        have no timeout."""
+        heard = time.monotonic()  # before that, the thread may have waited for the caller
         while True:
             try:
                 async with asyncio.timeout(heard + self._silent_max - time.monotonic()):
@@ -90,7 +90,7 @@ class KafkaReader(Reader):
 
 
 class _Ahead:
-    """What was read and not yet taken, and the thread that reads. It knows no reader, so that one can be forgotten."""
+    """The ready batches, and the thread that reads. It has no reference to the reader, which can be collected."""
 
     def __init__(self, batches: Batches, threads: set[threading.Thread]) -> None:
         self._batches = batches
@@ -110,7 +110,7 @@ class _Ahead:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child: the thread stayed with the parent, and may have held the lock."""
+        """Whether this is a forked child: its parent has the thread, which may have held the lock."""
         return os.getpid() != self._pid
 
     def start(self) -> None:
@@ -128,7 +128,7 @@ class _Ahead:
                 self._thread = thread
 
     def take(self, wanted: Wanted) -> "StoredBatch | BaseException | Wanted | None":
-        """The next batch, the error that ended it, or None at the end; `wanted` if it is to be waited for."""
+        """The next batch, the error that ended the read, or None at the end; `wanted` if the caller has to wait."""
         with self._lock:
             if self.stopped or (self._ended and not self._ready):
                 return None
@@ -140,7 +140,7 @@ class _Ahead:
             return step
 
     def stop(self) -> None:
-        """Whoever waits gets the end; the thread ends when it has finished its step."""
+        """A waiting caller gets the end; the thread ends after its present step."""
         if self.inherited:
             return
         with self._lock:
@@ -151,10 +151,10 @@ class _Ahead:
             wanted.wake()
 
     def leave(self) -> None:
-        """The thread ends when it has finished its step; nobody waits.
+        """The thread ends after its present step; no caller waits.
 
-        Without the lock: a reader that nobody has is found by whichever thread collects garbage, and that may be the
-        one that reads, in the middle of what it does under the lock.
+        This takes no lock. Any thread may collect an abandoned reader as garbage: also the thread that reads, while it
+        holds the lock.
         """
         self.stopped = True
         self._room.put(None)
@@ -174,12 +174,12 @@ class _Ahead:
             self._threads.discard(threading.current_thread())
 
     def _is_wanted(self) -> bool:
-        """Asked before each step."""
+        """Called before each step."""
         self.heard = time.monotonic()
         return not self.stopped
 
     def _put(self, step: StoredBatch | BaseException | None) -> None:
-        # The end takes no room: the client is let go of behind it, and need not wait for the user.
+        # The end takes no room: the thread gives the client back after it, and need not wait for the caller.
         if isinstance(step, StoredBatch):
             self._room.get()
         with self._lock:

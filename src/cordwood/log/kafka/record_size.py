@@ -1,4 +1,4 @@
-"""How large a record is on Kafka: exactly, in the batch that it makes up alone (record batch format 2)."""
+"""The exact size of a record on Kafka, in a batch of its own (record batch format 2)."""
 
 from collections.abc import Sequence
 from operator import length_hint, sub
@@ -12,7 +12,7 @@ _HEADER_BYTES_MAX = 5 + 5
 
 
 def first_too_large(batch: Batch, limit: int) -> tuple[int, int] | None:
-    """The place and the size of the first record that is over `limit` in a batch of its own; None if all fit.
+    """The index and the size of the first record that is over `limit` in a batch of its own; None if all fit.
 
     >>> first_too_large(Batch.of([b"small", bytes(1000)]), 1000)
     (1, 1070)
@@ -22,7 +22,7 @@ def first_too_large(batch: Batch, limit: int) -> tuple[int, int] | None:
     if headers is not None:
         largest += _headers_bytes_max(headers)
     if largest + BATCH_HEADER_BYTES + _RECORD_BYTES_MAX <= limit:
-        return None  # no Python for a record, unless one is near the limit
+        return None  # no Python code for each record, unless one is near the limit
     for index, record in enumerate(batch):
         if (size := record_bytes(record.value, record.key, record.headers)) > limit:
             return index, size
@@ -30,7 +30,7 @@ def first_too_large(batch: Batch, limit: int) -> tuple[int, int] | None:
 
 
 def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()) -> int:
-    """The bytes of a batch of this record alone.
+    """The size of a batch of this record alone.
 
     >>> record_bytes(b"", None)
     68
@@ -42,7 +42,7 @@ def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[tuple
 
 
 def _headers_bytes_max(headers: HeaderColumn) -> int:
-    """No record's headers are larger: the most headers of one, times the largest name and the largest value."""
+    """An upper bound for one record: its largest number of headers, times the largest name and the largest value."""
     offsets, names, values = headers.compact()
     count: int = max(map(sub, offsets[1:], offsets))
     if not count:
@@ -55,5 +55,5 @@ def _sized(content: bytes | None) -> int:
 
 
 def _varint_bytes(number: int) -> int:
-    """Of a number that is not negative, in zigzag."""
+    """The size of a number that is not negative, in zigzag."""
     return max(1, ((number << 1).bit_length() + 6) // 7)

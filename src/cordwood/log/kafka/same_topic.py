@@ -1,4 +1,4 @@
-"""Whether a log still belongs to the topic that it was read from first. Blocking."""
+"""Whether a log still belongs to the topic that a reader began with. Blocking."""
 
 from cordwood.errors import NotFound
 from cordwood.log.arguments import created_again
@@ -17,15 +17,15 @@ class SameTopic:
         self._timeout = timeout
 
     def check(self, what: str) -> bool:
-        """After what was read: an id never comes back, so that all of it is of the topic that has the id now.
+        """Called after a read: ids are never reused, so all its records are of the topic that has the id now.
 
-        False: the broker that was asked does not know the topic.
-        A topic that was deleted and created again is `Conflict` where the caller names it, else `NotFound`.
+        False if the broker that was asked does not know the topic. Raises for a topic that was deleted and created
+        again: `Conflict` if the caller names the topic, else `NotFound`.
         """
         try:
             found = self._offsets.topic_id(self._topic, self._timeout)
         except NotFound:
-            return False  # by a broker that has not heard of it yet; of one that is gone nothing can be read
+            return False  # this broker may not know it yet; a deleted topic gives no records anyway
         if self._id is not None and self._id != found:
             if self.named:
                 raise created_again(what, self._id, found)

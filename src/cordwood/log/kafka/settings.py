@@ -1,4 +1,4 @@
-"""What librdkafka is told: our settings, then the user's, who may set all but what the promises of a log rest on."""
+"""The settings of librdkafka: ours, then the user's, who may set all but those that a log's promises rest on."""
 
 import logging
 import re
@@ -11,13 +11,13 @@ from cordwood.errors import InvalidInput
 from cordwood.url import KafkaUrl, is_secret
 
 QUEUE_KBYTES = 64 * 1024
-"""How much librdkafka holds of what is not yet acked; then appends wait."""
+"""So much librdkafka holds without an ack; then appends wait."""
 BATCH_BYTES = 1_000_000
-"""The largest batch that a producer puts together; a single record may be larger."""
+"""The largest batch that a producer makes of several records; a single record may be larger."""
 
 _LOGGER = logging.getLogger("cordwood.kafka")
 
-# A log promises acks that hold, offsets without duplicates, and reads without a silent jump: these decide it.
+# A log promises acks that hold, offsets without duplicates, and reads without a silent jump. These settings decide it.
 _FIXED = {
     "acks": "an ack means all in-sync replicas",
     "request.required.acks": "an ack means all in-sync replicas",
@@ -39,47 +39,47 @@ _FIXED = {
 
 _COMMON: Mapping[str, Any] = {
     "client.id": "cordwood",
-    # A topic that is made while a client knows only its absence is found within a moment.
+    # A client that knows a topic as missing finds it within a moment after its creation.
     "topic.metadata.refresh.fast.interval.ms": 50,
     "reconnect.backoff.max.ms": 2000,
-    # Where brokers let it, a client that has written a topic would make it anew after it was deleted: with its next
-    # look at the topics that it knows, minutes later.
+    # Where brokers allow it, a client would create a topic that it has written again after its deletion: minutes later,
+    # when it refreshes the topics that it knows.
     "allow.auto.create.topics": False,
 }
 
 _PRODUCER: Mapping[str, Any] = {
     "enable.idempotence": True,
-    # Where it leaves a record out, refused or out of time, it numbers those behind it anew, also what was written, with
-    # its answer lost, and is sent again: it would be there twice. The first is fatal to it, then; it never does the
-    # second: what is out of time is given up together with the client.
+    # A client that drops a record, refused or out of time, renumbers the records after it. One of those that was
+    # written, with its answer lost, and is sent again, would be there twice. With the first setting a refusal is fatal
+    # to the client; with the second it never drops a late record: the sender gives that up together with the client.
     "enable.gapless.guarantee": True,
     "message.timeout.ms": 0,
-    # Nor the third: it also numbers anew where a broker refuses a request, for now, and with it those that follow.
-    # A broker takes one request of a connection after the other, so that there is little to win by sending more.
+    # The client also renumbers where a broker refuses a request for now, and with it those that follow. With one in
+    # flight none follows. A broker serves one request of a connection at a time, so more would gain little.
     "max.in.flight": 1,
     "acks": "all",
-    # A lone append is sent at once. In bulk the request that is under way makes the rest wait, and with that batch up.
+    # A lone append is sent at once. In bulk the records that wait for the request under way make up the next batch.
     "linger.ms": 0,
-    # The topic's own limit is checked before a record is sent.
+    # Cordwood checks the topic's own limit before it sends a record.
     "message.max.bytes": 1_000_000_000,
     "queue.buffering.max.kbytes": QUEUE_KBYTES,
-    # Topics are looked up before they are written: one that is missing was deleted, and is told after so long.
+    # An append looks its topic up first: a missing topic was deleted, and the client reports it after so long.
     "topic.metadata.propagation.max.ms": 3000,
     "batch.num.messages": 10_000,
 }
 
 _CONSUMER: Mapping[str, Any] = {
-    # librdkafka wants a name of a group; nothing is ever committed to it, and it is never joined.
+    # librdkafka requires the name of a group; no client joins it or commits to it.
     "group.id": "cordwood",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    # Memory of a reader: what is queued, and one fetch on top of it.
+    # Memory of a reader: the queue, and one fetch on top of it.
     "queued.max.messages.kbytes": 16 * 1024,
     "queued.min.messages": 100_000,
     "fetch.message.max.bytes": 4 * 1024 * 1024,
-    # The default of 1 s leaves a fast reader waiting for a full queue to be looked at again.
+    # With the default of 1 s a fast reader waits until the client looks at a full queue again.
     "fetch.queue.backoff.ms": 1,
     "fetch.error.backoff.ms": 50,
     "topic.metadata.propagation.max.ms": 1000,
@@ -87,20 +87,20 @@ _CONSUMER: Mapping[str, Any] = {
 
 _SILENT_SECONDS_MAX = 10.0
 _SILENT_SECONDS_MIN = 2.0
-"""How long a broker may leave a request without an answer before another one is asked: a third of a call's time, so
-that a leader that hangs, and was replaced, costs no call; and no less than librdkafka allows."""
+"""How long a broker may leave a request without an answer before the client asks another one: a third of a call's
+timeout, so that no call fails because a replaced leader hangs; and no less than librdkafka allows."""
 
 _WORD_MIN = 4
-"""A shorter word of a secret tells nothing, and stands in half of all texts."""
+"""A shorter word of a secret reveals nothing, and is part of half of all texts."""
 
 _FETCH_WAIT_MS = 5
-"""How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is used for another log
-right after waits for that."""
+"""How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is reused for another
+log right after waits for that."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one connection; equal ones share their clients.
+    """The settings of one connection; connections with equal settings share their clients.
 
     >>> Settings(("b1:9092",), {"sasl.password": "x y z"}, 30).masked("wrong: x y z")
     'wrong: ***'
@@ -110,11 +110,11 @@ class Settings:
     config: Mapping[str, str] = field(repr=False)
     timeout: float
     learned: list[str] = field(default_factory=list, repr=False, compare=False)
-    """The brokers that there are, as the cluster has told: a client that is made later may find none of the url's."""
+    """The brokers that the cluster has reported: a client that is made later may find none of the url's."""
 
     @staticmethod
     def of(url: KafkaUrl, timeout: float) -> "Settings":
-        """Checks what the user has set."""
+        """Check the user's settings."""
         for name in url.config:
             if name in _FIXED:
                 raise InvalidInput(f"{name} cannot be set for {url}: {_FIXED[name]}; leave it out")
@@ -122,16 +122,16 @@ class Settings:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What makes two connections share their clients."""
+        """Connections with equal keys share their clients."""
         return self.servers, tuple(sorted(self.config.items())), self.timeout
 
     @property
     def record_bytes_max(self) -> int:
-        """The largest record that can be sent: a client that holds more than this takes none."""
+        """The largest record that can be sent: a full client takes no more."""
         return 1024 * int(self.config.get("queue.buffering.max.kbytes", QUEUE_KBYTES))
 
     def learn(self, metadata: Any) -> None:
-        """Take the brokers that a client was told of. Those are none where the only one is taken for dead."""
+        """Keep the brokers of a client's metadata. There are none while the controller treats the only one as dead."""
         brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
         if brokers:
             self.learned[:] = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in brokers]
@@ -143,7 +143,7 @@ class Settings:
         own = {**_PRODUCER, "batch.size": batch_bytes, "request.timeout.ms": self._silent_ms}
         config = self._all(own, on_error)
         if int(config["batch.size"]) > batch_bytes:
-            config["batch.size"] = batch_bytes  # above a topic's limit whole batches would be refused
+            config["batch.size"] = batch_bytes  # a broker refuses whole batches above a topic's limit
         return config
 
     def consumer(self, follow: bool, on_error: Callable[[Any], None]) -> dict[str, Any]:
@@ -152,8 +152,8 @@ class Settings:
     def masked(self, text: str) -> str:
         """`text` without any value of a secret setting: librdkafka quotes settings in its errors and logs.
 
-        Also without a word of one: of a setting that is a list, such as `sasl.oauthbearer.config`, it quotes what is
-        wrong.
+        Also without a word of one: of a setting that is a list, such as `sasl.oauthbearer.config`, it quotes the wrong
+        part.
         """
         return text if self._secrets is None else self._secrets.sub("***", text)
 
@@ -183,10 +183,10 @@ class Settings:
 
 
 class _MaskedLogger:
-    """What librdkafka logs, on the logger `cordwood`, without secrets.
+    """Forwards the log lines of librdkafka without secrets.
 
-    Never above INFO: a broker that is away is logged many times a second, and whoever needs it gets an error that says
-    so.
+    Never above INFO: librdkafka logs an unreachable broker many times a second, and a call that needs that broker
+    raises an error.
     """
 
     def __init__(self, settings: Settings) -> None:

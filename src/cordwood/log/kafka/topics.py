@@ -1,4 +1,4 @@
-"""Topics of a cluster: making, finding, describing and deleting them. Blocking."""
+"""The topics of a cluster: creating, listing, describing, altering and deleting them. Blocking."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,33 +33,33 @@ from .settings import Settings
 T = TypeVar("T")
 
 Ask = Callable[[AdminClient, float], Future[T]]
-"""Sends a request, to be answered in so many seconds."""
+"""Sends a request with this timeout in seconds."""
 
 BATCH_BYTES_DEFAULT = 1_048_588
-"""The max.message.bytes of a topic that says nothing else: Kafka's own default."""
+"""The max.message.bytes of a topic that does not set it: Kafka's own default."""
 
-_BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the embedded log
+_BATCH_BYTES_MAX = 2 * 1024 * 1024  # as the frame of the folder engine
 _REPLICAS_MAX = 3
-_REPLICATION_MAX = 10_000  # what librdkafka takes
+_REPLICATION_MAX = 10_000  # librdkafka takes no more
 _LONGEST = str(2**63 - 1)
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 _LOOK_AGAIN_SECONDS = 0.02
-_BEHIND_SECONDS = 3.0  # brokers of a cluster hear of a new topic one after the other
+_BEHIND_SECONDS = 3.0  # the brokers of a cluster learn of a new topic one after the other
 
 
 @dataclass
 class TopicFacts:
-    """What appends need to know of a topic, as it was at some time."""
+    """The facts of a topic that appends need, as of one time."""
 
     partitions: int
     batch_bytes_max: int | None
-    """None: this user may not see the topic's settings."""
+    """None if this user may not see the topic's settings."""
     record_bytes_max: int
-    """That, or less: what the client takes."""
+    """That, or the client's own limit if it is less."""
     writable: bool
     topic_id: str
     expires: float
-    """By the monotonic clock; 0 once it is known to be wrong."""
+    """By the monotonic clock; 0 once the facts are known to be wrong."""
 
 
 class Topics:
@@ -69,10 +69,10 @@ class Topics:
         self._admin = admin
         self._settings = settings
         self._made: dict[str, float] = {}
-        """Topics that this process has made, and until when a broker that does not know one is taken to be behind."""
+        """Topics that this process has created. Until the time here, a broker that does not know one only lags."""
 
     def create(self, name: str, config: TopicConfig, timeout: float) -> TopicInfo:
-        """Make a topic, and return once each of its partitions has a leader that answers."""
+        """Create a topic, and return once each of its partitions has a leader."""
         deadline = time.monotonic() + timeout
         what = f"creating topic {name!r}"
         replication = config.replication
@@ -83,14 +83,14 @@ class Topics:
         new = NewTopic(name, config.partitions or 1, replication, config=_settings_of(config, replication))
         self._ask(what, deadline, lambda client, left: client.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
-        for old, end in list(self._made.items()):  # in place: others make topics at the same time
+        for old, end in list(self._made.items()):  # in place: other threads create topics at the same time
             if end < now:
                 self._made.pop(old, None)
         self._made[name] = now + _BEHIND_SECONDS
         return self.usable(name, deadline)
 
     def usable(self, name: str, deadline: float) -> TopicInfo:
-        """Wait until a topic that was just made is known, and all its partitions have a leader."""
+        """Wait until a new topic is known, and all its partitions have a leader."""
         while True:
             try:
                 description = self._describe(name, deadline)
@@ -122,7 +122,7 @@ class Topics:
             self._pause(f"{what}: waiting until the cluster shows it", deadline)
 
     def names(self, prefix: str, timeout: float) -> list[str]:
-        """Sorted; without those that Kafka keeps for itself."""
+        """The sorted names, without Kafka's internal topics."""
         known = self._metadata("listing topics", time.monotonic() + timeout).topics
         return sorted(name for name in known if name.startswith(prefix) and name not in _INTERNAL)
 
@@ -131,10 +131,10 @@ class Topics:
         return self._info(self._describe(name, deadline), deadline)
 
     def facts(self, name: str, timeout: float, lifetime: float) -> TopicFacts:
-        """What appends need to know, to be believed for so many seconds."""
+        """The facts that appends need; they expire after `lifetime` seconds."""
         deadline = time.monotonic() + timeout
         description = self._describe(name, deadline)
-        operations: Any = description.authorized_operations  # None, of a broker that does not tell
+        operations: Any = description.authorized_operations  # None from a broker that does not report them
         try:
             limit: int | None = _limit(self._config_of(name, deadline))
         except Unavailable:
@@ -149,7 +149,7 @@ class Topics:
         )
 
     def look_up(self, names: Iterable[str], timeout: float) -> list[tuple[str, str, int]]:
-        """Name, id and number of partitions of those that there are."""
+        """Name, id and number of partitions of those topics that exist."""
         deadline = time.monotonic() + timeout
         there = []
         for name in names:
@@ -159,15 +159,15 @@ class Topics:
         return there
 
     def id(self, name: str, timeout: float) -> str:
-        """What tells a topic from one of the same name that was made after it was deleted."""
+        """The id of a topic, which differs when the topic is deleted and created again."""
         return str(self._describe(name, time.monotonic() + timeout).topic_id)
 
     def partitions(self, name: str, deadline: float) -> int:
-        """How many partitions a topic has now."""
+        """The present number of partitions of a topic."""
         return len(self._describe(name, deadline).partitions)
 
     def refresh(self, name: str, deadline: float) -> None:
-        """Make the client look for the leaders of a topic that is there: on its own it believes in the old ones."""
+        """Make the client look up the leaders of an existing topic: on its own it keeps the old ones."""
         what = f"looking for the leaders of topic {name!r}"
         try:
             self._admin.client.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
@@ -215,7 +215,7 @@ class Topics:
         return self._look_up(name, f"looking up topic {name!r}", deadline, ask, self._made.get(name, 0.0))
 
     def _config_of(self, name: str, deadline: float) -> Mapping[str, str]:
-        """Its settings, once it was described: a broker that does not know it is behind the one that did."""
+        """The settings of a topic that was described before: a broker that does not know it lags the one that did."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         behind_until = max(time.monotonic() + ATTEMPT_SECONDS, self._made.get(name, 0.0))
 
@@ -226,7 +226,7 @@ class Topics:
         return {key: entry.value for key, entry in entries.items()}
 
     def _brokers(self, what: str, deadline: float) -> int:
-        """How many there are. Not by `_metadata`, which brings all topics along."""
+        """The number of brokers. Not by `_metadata`, which transfers all topics."""
 
         def ask(client: AdminClient, left: float) -> "Future[DescribeClusterResult]":
             return client.describe_cluster(request_timeout=left)
@@ -252,35 +252,35 @@ class Topics:
         ask: Ask[T],
         behind_until: float = 0.0,
     ) -> T:
-        """As `_ask`, of a request that changes nothing: it is repeated until the time is over.
+        """As `_ask`, for a request that changes nothing: it is retried until the deadline.
 
-        That a broker does not know the topic says nothing before `behind_until`.
+        A broker that does not know the topic before `behind_until` only lags.
         """
         tries = attempts(what, deadline, self._admin.renew)
         while True:
             try:
                 left = next(tries)
-                # Kept until then: one that is freed, because another has replaced it, ends what is asked of it.
+                # Kept until the answer is there: a replaced client that is freed cancels its requests.
                 client = self._admin.client
                 return answer(what, ask(client, left), left)
             except KafkaException as error:
                 behind = time.monotonic() + _LOOK_AGAIN_SECONDS < min(behind_until, deadline)
                 if not (behind and is_missing(kafka_error(error))):
                     self._raise_unless_it_passes(error, what)
-            # For requests like these the client waits for a broker that it has lost; asked for its metadata, it looks
+            # For admin requests the client waits for a broker that it has lost; a request for metadata makes it look
             # for another one.
             with suppress(KafkaException):
                 self._admin.client.list_topics(name, timeout=min(ATTEMPT_SECONDS, seconds_left(what, deadline)))
             self._pause(what, deadline)
 
     def _raise_unless_it_passes(self, error: KafkaException, what: str) -> None:
-        """A broker that dies is not the end of a request that another one can answer."""
+        """Return for errors of a dying broker: another one can answer the request."""
         cause = kafka_error(error)
         if cause.code() not in TRANSIENT:
             raise translate(cause, what, self._settings) from None
 
     def _ask(self, what: str, deadline: float, ask: Ask[T]) -> T:
-        """The answer to a request of the admin client, which ends in the time that it is given."""
+        """The answer to a request of the admin client, by the deadline."""
         try:
             left = seconds_left(what, deadline)
             client = self._admin.client  # kept until the answer is there
@@ -294,14 +294,14 @@ class Topics:
 
 
 def _settings_of(config: TopicConfig, replication: int) -> dict[str, str]:
-    """R19: what is promised of a topic must not hang on the defaults of a cluster."""
+    """R19: the promises of a topic must not depend on the defaults of a cluster."""
     return {
         "cleanup.policy": "delete",
         **_limits({"retention": config.retention, "retention_bytes": config.retention_bytes}),
         "min.insync.replicas": "2" if replication >= _REPLICAS_MAX else "1",
         "unclean.leader.election.enable": "false",
         "max.message.bytes": str(_BATCH_BYTES_MAX),
-        # A record's time is its writer's, as on every engine: any time there is.
+        # A record's timestamp is its writer's, as on every engine, without limits.
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": _LONGEST,
         "message.timestamp.after.max.ms": _LONGEST,
@@ -309,7 +309,7 @@ def _settings_of(config: TopicConfig, replication: int) -> dict[str, str]:
 
 
 def _limits(named: Mapping[str, Any]) -> dict[str, str]:
-    """Kafka's settings for these limits; -1 for none, since a default of the cluster may be another."""
+    """Kafka's settings for these limits; -1 for none, since the cluster's default may differ."""
     limits = {}
     if "retention" in named:
         limits["retention.ms"] = milliseconds_of(named["retention"])
@@ -323,7 +323,7 @@ def _limit(config: Mapping[str, str]) -> int:
 
 
 def no_right_to_write(topic: str) -> Unavailable:
-    """The error of an append by a user who may only read."""
+    """The error of an append by a user without the right to write."""
     return Unavailable(
         f"appending to {topic!r}: this user lacks the right WRITE on the topic: ask for it, or connect as another",
         outcome="not_written",
