@@ -1,8 +1,8 @@
 """Logs: the interface, and the engines that implement it.
 
-`interface` has `Log`, `Reader` and `Engine`, `topics` the rules for topics, `calls` what every call needs (outcome,
-threads, completion). `native` is Cordwood's own engine, `kafka` the one on Kafka. Imports `records` and below.
-An engine is everything that one url leads to; a log is one partition of one topic.
+`interface` has `Log`, `Reader` and `Engine`, `engines` the registry of engines, `topics` the rules for topics, and
+`calls` the parts of every call (outcome, threads, completion). `native` has Cordwood's own engines, `kafka` the one on
+Kafka. Imports `records` and below. An engine serves everything at one url; a log is one partition of one topic.
 """
 
 from .interface import Engine, Follow, Log, Reader, TopicInfo

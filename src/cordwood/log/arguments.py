@@ -1,4 +1,4 @@
-"""What callers may pass to a log, whatever its engine: whole numbers, points and spans of time."""
+"""Checks of the arguments of a log, the same on every engine: whole numbers, points and spans of time."""
 
 import operator
 from datetime import UTC, datetime, timedelta
@@ -7,26 +7,26 @@ from numbers import Real
 from cordwood.errors import Conflict, InvalidInput
 
 TIMEOUT_SECONDS_MAX = 10 * 365 * 86400
-"""No clock or lock of Python's overflows at that."""
+"""No clock or lock of Python overflows at this value."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def whole_number(what: str, value: object) -> int:
-    """The value as a plain int; TypeError for what only looks like a number: stored, 1.5 would never be read again.
+    """The value as a plain int; TypeError if it is not whole: a stored 1.5 could never be read again.
 
     >>> whole_number("partitions", 4)
     4
     """
     try:
-        return int(operator.index(value))  # type: ignore[arg-type]  # that is what is asked here
+        return int(operator.index(value))  # type: ignore[arg-type]  # this call checks the type
     except TypeError:
         raise TypeError(f"{what} is an int, not {type(value).__name__}") from None
 
 
 def checked_timeout(timeout: float, what: str = "timeout") -> float:
-    """The seconds that a call may take: 0 is "at once", and what is longer than ten years counts as that.
+    """The seconds that a call may take: 0 means "at once", and more than ten years counts as ten.
 
     >>> checked_timeout(2), checked_timeout(float("inf")) == TIMEOUT_SECONDS_MAX
     (2, True)
@@ -39,7 +39,7 @@ def checked_timeout(timeout: float, what: str = "timeout") -> float:
 
 
 def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int | None]:
-    """What `read` is asked for, checked: TypeError for what is no int, InvalidInput for what is below 0.
+    """The checked bounds of a `read`: TypeError for a value that is no int, InvalidInput for one below 0.
 
     >>> checked_range(10, None)
     (10, None)
@@ -48,7 +48,7 @@ def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int 
 
 
 def checked_follow(follow: bool | str) -> None:
-    """Refuse what is neither True, False nor "wait".
+    """Refuse a value that is neither True, False nor "wait".
 
     >>> checked_follow("wait")
     """
@@ -70,7 +70,7 @@ def beyond_end(log: str, start: int, end: int) -> InvalidInput:
 
 
 def created_again(log: str, wanted: str, found: str) -> Conflict:
-    """The error of a read that names another topic than the one that is there now."""
+    """The error of a read that names another topic than the present one."""
     return Conflict(
         f"{log}: the topic was deleted and created again: its id is {found}, not {wanted}; offsets of the old one mean"
         " nothing in it: read it from its start"
@@ -78,7 +78,7 @@ def created_again(log: str, wanted: str, found: str) -> Conflict:
 
 
 def milliseconds_at(when: datetime) -> int:
-    """The first whole millisecond (UTC) at or after `when`, by whole numbers: floats are one off now and then.
+    """The first whole millisecond (UTC) at or after `when`, computed with integers: floats are off by one at times.
 
     >>> milliseconds_at(datetime(1970, 1, 1, 0, 0, 2, 7_000, UTC))
     2007

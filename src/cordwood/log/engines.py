@@ -1,4 +1,4 @@
-"""The engines by the scheme of their urls: a new engine is one entry here.
+"""The registry of engines, by the scheme of their urls: a new engine is one entry here.
 
 An entry names its parts and imports none of them: a part may need librdkafka, pyarrow or pyspark.
 """
@@ -19,13 +19,13 @@ class EngineEntry:
     """The parts of one engine, each as `module:name`."""
 
     engine: str
-    """A coroutine function of (url, timeout, wait, read_only): the `Engine` of a connection."""
+    """A coroutine function of (url, timeout, wait, read_only) that returns the `Engine` of a connection."""
     spark_source: str
-    """Called with the url: its `Logs`, which Spark reads."""
+    """Called with the url; returns the `Logs` that Spark reads."""
     spark_sink: str
-    """Called with the url, the topic and the columns: the `Target` that Spark writes."""
+    """Called with the url, the topic and the columns; returns the `Target` that Spark writes."""
     package: str | None = None
-    """The package that it needs, which the extra of its scheme brings."""
+    """The package that the engine needs; the extra with the name of the scheme installs it."""
     linux_only: bool = False
 
 
@@ -46,7 +46,7 @@ ENGINES = {
 
 
 def engine_of(url: Url) -> EngineEntry:
-    """The entry of a url; `Unavailable` where no engine serves it, here or yet.
+    """The entry of a url; raises `Unavailable` if no engine serves it on this system or in this version.
 
     >>> from pathlib import Path
     >>> engine_of(FileUrl(Path("/srv/data"))).engine
@@ -64,7 +64,7 @@ def engine_of(url: Url) -> EngineEntry:
 
 
 def load(url: Url, part: Part) -> Any:
-    """Import a part of the engine of a url; `Unavailable` where its package is missing."""
+    """Import a part of the engine of a url; raises `Unavailable` if its package is missing."""
     entry = engine_of(url)
     module, _, name = getattr(entry, part).partition(":")
     try:

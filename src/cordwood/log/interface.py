@@ -1,4 +1,4 @@
-"""What every log can do, wherever it lives."""
+"""The interface of every log, on every engine."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from cordwood.records import Batch, StoredBatch
 from .topics import TopicChange, TopicConfig
 
 Follow: TypeAlias = bool | Literal["wait"]
-"""Whether a reader waits for new records, and `"wait"`: also for a log that ends before its start."""
+"""Whether a reader waits for new records; with `"wait"` it also waits until the log reaches its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +26,30 @@ class TopicInfo:
 
     name: str
     id: str
-    """Differs for a topic of the same name that was deleted and created again."""
+    """Changes when a topic is deleted and created again under the same name."""
     partitions: int
     replication: int
     retention: timedelta | None
-    """How long records are kept at least; None: until trimmed."""
+    """How long records are kept at least; None keeps them until they are trimmed."""
     retention_bytes: int | None
-    """How many bytes of a partition are kept at least; None: no limit."""
+    """How many bytes of a partition are kept at least; None means no limit."""
     durability: str
-    """What an ack promises here, in words."""
+    """The promise of an ack on this topic, in words."""
     batch_bytes_max: int
-    """The largest batch that one append takes, framed."""
+    """The largest batch, as a frame, that one append takes."""
     compacted: bool = False
     """Whether only the last record of a key is kept: such a topic is read and written, but holds no write-ahead log."""
 
 
 class Reader(ABC):
-    """Batches of one log, in offset order: an async iterator, and a context manager that lets its files go.
+    """Batches of one log, in offset order: an async iterator, and a context manager that closes it.
 
     ```python
     async with log.read(start=10) as reader:
         async for batch in reader:
             ...
     ```
-    It may be iterated bare; then it closes at its end, or with the connection.
+    It may be iterated without `async with`; then it closes at its end, or with the connection.
     Several tasks of one event loop may share it: each batch goes to one of them.
     """
 
@@ -61,7 +61,7 @@ class Reader(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop reading; twice is fine. A `__anext__` that waits ends with StopAsyncIteration."""
+        """Stop reading; a second call has no effect. A `__anext__` that waits raises StopAsyncIteration."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,7 +73,7 @@ class Reader(ABC):
 
 
 class Log(ABC):
-    """One ordered sequence of records, named topic/partition. Making one does no I/O.
+    """One ordered sequence of records, named topic/partition. The constructor does no I/O.
 
     ```python
     log = cw.log("events")
@@ -86,7 +86,7 @@ class Log(ABC):
 
     @property
     def verifies_reads(self) -> bool:
-        """Whether every read checks the records against a checksum that was made when they were appended."""
+        """Whether every read checks the records against the checksum of their append."""
         return False
 
     @property
@@ -96,10 +96,10 @@ class Log(ABC):
 
     @abstractmethod
     async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
-        """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
+        """Append a batch, and return its offsets once it is durable: a `range` if they are consecutive.
 
-        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is `InvalidInput`,
-        one over the limit `TooLarge`; neither writes anything.
+        `expected` is the offset that the first record must get, else the call raises `Conflict`. An empty batch raises
+        `InvalidInput`, and one over the limit `TooLarge`; neither writes anything.
 
         ```python
         offsets = await log.append(Batch.of([b"a", b"b"]))      # range(0, 2)
@@ -114,12 +114,12 @@ class Log(ABC):
         follow: Follow = False,
         topic_id: str | None = None,
     ) -> Reader:
-        """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
+        """Read [start, stop); by default from the first kept offset to the end at the call.
 
-        `follow` continues, waiting for new records, up to `stop` if that is given. At the first step, a start below the
-        first kept offset is `Trimmed`, and one beyond the end is `InvalidInput`; `follow="wait"` waits until the log
-        is that long. With the `id` of a `TopicInfo` as `topic_id`, a topic that was deleted and created again since is
-        `Conflict`. A program that keeps its position passes both.
+        With `follow` the reader waits for new records, up to `stop` if that is given. At the first step, a start below
+        the first kept offset raises `Trimmed`, and one beyond the end `InvalidInput`; `follow="wait"` waits until the
+        log is that long. With the `id` of a `TopicInfo` as `topic_id`, the reader raises `Conflict` if the topic was
+        deleted and created again since. A program that keeps its position passes both.
 
         ```python
         async with log.read(start=10, follow="wait", topic_id=info.id) as reader:
@@ -141,7 +141,7 @@ class Log(ABC):
     async def offset_at(self, when: datetime, *, timeout: float | None = None) -> int:
         """The first offset whose record has a timestamp at or after `when`; the end if there is none.
 
-        Timestamps are whole milliseconds: a record that is written just after `when` may have a time just before it.
+        Timestamps are whole milliseconds: a record that is written just after `when` may have one just before it.
 
         ```python
         log.read(start=await log.offset_at(datetime.now(UTC) - timedelta(hours=1)))
@@ -150,7 +150,9 @@ class Log(ABC):
 
     @abstractmethod
     async def trim(self, before: int, *, timeout: float | None = None) -> None:
-        """Forget every record below `before`, for good; beyond the end is `InvalidInput`, below the start no effect.
+        """Delete every record below `before`, for good.
+
+        Beyond the end it raises `InvalidInput`; below the start it has no effect.
 
         ```python
         await log.trim(before=100)
@@ -159,11 +161,11 @@ class Log(ABC):
 
 
 class Engine(ABC):
-    """What a connection leads to: topics, and their logs."""
+    """The engine of a connection: topics, and their logs."""
 
     @abstractmethod
     async def create_topic(self, name: str, config: TopicConfig, *, exist_ok: bool, timeout: float) -> TopicInfo:
-        """With `exist_ok` a topic that exists is returned as it is, also where it differs from `config`."""
+        """Create a topic. With `exist_ok` return a topic that exists as it is, even if it differs from `config`."""
 
     @abstractmethod
     async def alter_topic(self, name: str, change: TopicChange, *, timeout: float) -> TopicInfo: ...
@@ -179,12 +181,12 @@ class Engine(ABC):
 
     @abstractmethod
     async def check(self, topic: str, parts: Mapping[int, Batch], *, timeout: float) -> None:
-        """Refuse, as `append` would, what a partition cannot take, before anything is written to the others."""
+        """Refuse, as `append` would, a batch that its partition cannot take, before any partition is written."""
 
     @abstractmethod
     def log(self, topic: str, partition: int, *, timeout: float) -> Log:
-        """No I/O: that the topic is missing shows at the first call on the log."""
+        """A log; no I/O. A missing topic raises at the first call on the log."""
 
     @abstractmethod
     async def close(self, *, timeout: float) -> None:
-        """Finish what is under way, and let go. The last connection of a process closes what they shared."""
+        """Finish the calls under way, and close. The last connection of a process closes the shared object."""

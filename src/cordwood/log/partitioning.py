@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: as Kafka's Java client decides it, so that both agree on every topic."""
+"""The partition of a key, as Kafka's Java client computes it, so that both agree on every topic."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ def murmur2(key: bytes) -> int:
     return h ^ h >> 15
 
 
-# Keys repeat, so most calls are a look-up in C. Long ones are left out: a cache that is bounded by count would not be
-# bounded in bytes.
+# Keys repeat, so most calls are a look-up in C. Long keys are left out: a cache with a bounded count would not have
+# bounded bytes.
 _known_hash = lru_cache(maxsize=1 << 16)(murmur2)
 _KNOWN_KEY_BYTES_MAX = 128
 
@@ -42,7 +42,7 @@ _KNOWN_KEY_BYTES_MAX = 128
 def split_by_key(batch: Batch, partitions: int, keyless: int) -> dict[int, Batch]:
     """The batch's records by partition, in their order; `keyless` is the partition of those without a key.
 
-    Python is run for each distinct key; for each record only C is.
+    Python code runs for each distinct key; for each record only C code does.
     """
     if partitions == 1:
         return {0: batch}

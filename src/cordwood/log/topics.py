@@ -1,4 +1,4 @@
-"""What a topic may be called, and its settings: the same rules on every engine."""
+"""The names and settings of topics: the same rules on every engine."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ def checked_retention(retention: timedelta | None) -> timedelta | None:
         raise TypeError(f"retention is a timedelta or None, not {type(retention).__name__}")
     if retention is not None and retention <= timedelta(0):
         raise InvalidInput(f"retention is {retention}: it must be more than 0, or None to keep until trimmed")
-    # Engines store whole milliseconds, so a shorter part would make a topic differ from its own settings.
+    # Engines store whole milliseconds; with a finer value a topic would differ from its own settings.
     return None if retention is None else max(_MILLISECOND, retention // _MILLISECOND * _MILLISECOND)
 
 
@@ -70,7 +70,7 @@ def checked_retention_bytes(retention_bytes: int | None) -> int | None:
     if retention_bytes is None:
         return None
     retention_bytes = whole_number("retention_bytes", retention_bytes)
-    # The upper limit is what a column of the coordinator holds.
+    # The upper limit is that of a column of the coordinator.
     if not 0 < retention_bytes < 1 << 63:
         raise InvalidInput(
             f"retention_bytes is {retention_bytes}: it must be from 1 to {(1 << 63) - 1}, or None for no limit"
@@ -96,10 +96,10 @@ class TopicConfig:
     """
 
     partitions: int | None = None
-    """None: 1."""
+    """None means 1."""
     replication: int | None = None
     retention: timedelta | None = None
-    """None: records are kept until they are trimmed."""
+    """None keeps records until they are trimmed."""
     retention_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ LEFT_OUT: Final = LeftOut.LEFT_OUT
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """The settings of a topic to change; those that are left out stay as they are, and None removes a limit.
+    """The settings of a topic to change; omitted ones stay as they are, and None removes a limit.
 
     >>> TopicChange(retention_bytes=None).named()
     {'retention_bytes': None}
@@ -136,7 +136,7 @@ class TopicChange:
         _store_checked(self)
 
     def named(self) -> dict[str, Any]:
-        """The settings that are not left out."""
+        """The settings that the caller names."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not LEFT_OUT}
 

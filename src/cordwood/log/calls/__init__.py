@@ -1,1 +1,1 @@
-"""What a call has, whatever its engine: a deadline, an outcome, threads, and a caller that waits in its event loop."""
+"""The parts of a call on every engine: a deadline, an outcome, threads, and a caller that waits in its event loop."""

@@ -16,19 +16,19 @@ _notify_of = attrgetter("notify")
 
 
 class Waiter(Protocol):
-    """What a caller waits on: a future, or anything that knows whether its caller has given up."""
+    """A future, or another object that knows whether its caller has given up."""
 
     def cancelled(self) -> bool: ...
 
 
 class PendingCall:
-    """A call on its way: its caller and, once it is decided, `result` or `error`."""
+    """A call under way: its caller and, once it is decided, `result` or `error`."""
 
     __slots__ = ("error", "notify", "result", "waiter")
 
     waiter: Waiter
     notify: "Callable[[list[Any]], None]"
-    """Completes a group of calls, on any thread. Calls with an equal one are completed together."""
+    """Completes a group of calls, on any thread. Calls with an equal `notify` are completed together."""
     result: Sequence[int] | None
     error: CordwoodError | None
 
@@ -55,9 +55,9 @@ def fail(calls: Iterable[C], error: CordwoodError) -> None:
 
 
 def complete(calls: Sequence[PendingCall]) -> None:
-    """Set the futures that their callers wait on; a caller that has given up has a future that is done."""
+    """Set the futures of the callers; the future of a caller that has given up is done already."""
     for call in calls:
-        future: asyncio.Future[Any] = call.waiter  # type: ignore[assignment]  # the waiter of those who notify like this
+        future: asyncio.Future[Any] = call.waiter  # type: ignore[assignment]  # calls that notify by this have a future
         if future.done():
             continue
         if call.error is None:
@@ -80,7 +80,7 @@ class LoopNotifier:
             if loop is not None:
                 loop.call_soon_threadsafe(complete, calls)
         except RuntimeError:
-            # The loop is closed: nobody waits any more, and what was written stays.
+            # The loop is closed: no caller waits any more. Written records stay.
             return
 
 
@@ -97,7 +97,7 @@ _notifiers: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopNotifier]"
 
 
 def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    """Set an event of a loop from any thread; if the loop is closed nobody waits for it."""
+    """Set an event of a loop from any thread; no task waits for it if the loop is closed."""
     try:
         loop.call_soon_threadsafe(event.set)
     except RuntimeError:
@@ -105,7 +105,7 @@ def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
 
 
 class Wanted:
-    """Something that a reader waits for in its loop, and that comes from a thread or from another loop."""
+    """An event that a task waits for in its loop, and that a thread or another loop sets."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -119,7 +119,7 @@ class Wanted:
 
 
 async def wait_for_room(name: str, when_room: Callable[[Callable[[], None]], None], until: float) -> None:
-    """Backpressure: wait until the queue of appends has been taken from, up to `until` on the monotonic clock."""
+    """Backpressure: wait until the queue of appends is shorter, up to `until` on the monotonic clock."""
     room = Wanted()
     when_room(room.wake)
     late = f"{name}: the queue of appends stayed full until the time ran out"

@@ -1,4 +1,4 @@
-"""One connection to something that the process shares: an open folder, or the clients of a cluster."""
+"""One connection to an object that the process shares: an open folder, or the clients of a cluster."""
 
 import weakref
 from typing import Generic, Protocol, TypeVar
@@ -8,17 +8,17 @@ from cordwood.log.interface import Reader
 
 
 class Shared(Protocol):
-    """What connections of a process share; its text says where it leads."""
+    """The object that connections of a process share; its `str` is the url."""
 
     def check(self) -> None:
-        """`Unavailable` in a forked child, and once it is closed."""
+        """Raise `Unavailable` in a forked child, and once it is closed."""
 
 
 S = TypeVar("S", bound=Shared)
 
 
 class Connection(Generic[S]):
-    """Closed for itself, while `shared` may stay open for others; read-only for itself, too."""
+    """Closed and read-only for itself alone: `shared` may stay open, and writable, for other connections."""
 
     def __init__(self, shared: S, read_only: bool) -> None:
         self.shared = shared
@@ -27,7 +27,7 @@ class Connection(Generic[S]):
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
 
     def check(self) -> None:
-        """`Unavailable` once it is closed, and in a forked child."""
+        """Raise `Unavailable` once it is closed, and in a forked child."""
         self.shared.check()
         if self.closed:
             raise Unavailable(

@@ -9,9 +9,9 @@ from cordwood.errors import CordwoodError, Timeout
 
 @asynccontextmanager
 async def deadline(seconds: float | None, error: Callable[[], Timeout]) -> AsyncIterator[None]:
-    """Break the block off after so many seconds, and raise `error()`; None: never.
+    """Cancel the block after so many seconds, and raise `error()`; never if None.
 
-    A `Timeout` that the block itself raises passes through, since it knows better.
+    A `Timeout` that the block itself raises passes through, since it has more detail.
 
     ```python
     async with deadline(timeout, lambda: Timeout(f"{log}: bounds took more than {timeout} s")):

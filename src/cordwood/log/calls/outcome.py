@@ -12,7 +12,7 @@ E = TypeVar("E", bound=CordwoodError)
 
 @contextmanager
 def change() -> Iterator[None]:
-    """Give an error that has none its outcome: a change that was refused is not written; any other may be.
+    """Give an error without an outcome its outcome: a refused change is not written; any other may be.
 
     >>> with change():
     ...     raise NotFound("topic 'events' does not exist")

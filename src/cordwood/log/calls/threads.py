@@ -1,4 +1,4 @@
-"""Calls that block, on threads that keep no process from ending.
+"""Blocking calls, on threads that do not keep the process from ending.
 
 Lock: `DaemonThreads._lock` guards the number of threads and is never held while a call runs.
 """
@@ -22,10 +22,10 @@ _Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class DaemonThreads(Executor):
-    """At most so many threads, started as they are needed.
+    """A pool of at most so many threads, each started when it is needed.
 
-    Python waits for the threads of its own pool when it ends: a program that is interrupted while a broker hangs would
-    stay for as long as the call that it has given up, though nobody wants the answer.
+    Python joins the threads of its own pools when it ends. A program that is interrupted while a broker hangs would
+    wait for a call that it has given up.
     """
 
     def __init__(self, threads_max: int, name: str) -> None:
@@ -34,7 +34,7 @@ class DaemonThreads(Executor):
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._lock = new_lock("calls.threads")
         self._threads = 0
-        self._open = 0  # calls that are queued or run
+        self._open = 0  # calls that are queued or running
         self._shut = False
 
     def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> "Future[T]":
@@ -53,13 +53,13 @@ class DaemonThreads(Executor):
         try:
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError as error:
-            if not self._threads:  # else those that there are come to it
+            if not self._threads:  # else an existing thread takes the call later
                 raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
             return
         self._threads += 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; each thread ends once those that were taken are done. It is never waited for."""
+        """Take no more calls; each thread ends after the calls taken before. `shutdown` never waits for them."""
         with self._lock:
             if not self._shut:
                 self._shut = True
@@ -76,13 +76,13 @@ class DaemonThreads(Executor):
                     future.set_exception(error)
             with self._lock:
                 self._open -= 1
-            del call, future, function  # a thread that waits holds no client
+            del call, future, function  # a waiting thread must keep no client alive
 
 
 def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
-    """Run a call that may take long in a thread of its own. Nothing cancels it: who gives up leaves it alone.
+    """Run a call that may take long in a thread of its own. Nothing cancels it: it continues without its caller.
 
-    `Unavailable` where no thread can be had.
+    Raises `Unavailable` if no thread can be started.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
@@ -101,9 +101,9 @@ def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
 
 
 async def open_shared(name: str, timeout: float, late: str, opened: Callable[[], T], let_go: Callable[[T], None]) -> T:
-    """Open what connections share, on a thread that belongs to no loop; let it go if its caller has given up by then.
+    """Open a shared object on a thread that belongs to no loop; release it if its caller has given up by then.
 
-    A loop's own threads may all be busy with calls of the user's, and the loop may have ended when it is open.
+    The loop's own threads may all be busy with the user's calls, and the loop may have ended by the time it is open.
     """
     opening = in_a_thread(name, opened)
     try:
@@ -124,7 +124,7 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
     try:
         future = asyncio.get_running_loop().run_in_executor(executor, function)
     except RuntimeError as error:
-        # Python's pools take nothing once the main thread has ended, while other threads continue.
+        # Python's pools take no calls once the main thread has ended, while other threads continue.
         raise Unavailable(
             f"{what} was not begun: {error}; is the program ending?", outcome="not_written", reason="closed"
         ) from error
@@ -142,7 +142,7 @@ async def call(executor: Executor, timeout: float, what: str, function: Callable
 async def call_until_done(
     executor: Executor, timeout: float, what: str, begin: Callable[[Callable[[], None]], None]
 ) -> None:
-    """As `call`, for a function that is given a `done`: returns when that was called."""
+    """As `call`, for a function that gets a `done` callback: return when it was called."""
     finished = Wanted()
     until = asyncio.get_running_loop().time() + timeout
     await call(executor, timeout, what, lambda: begin(finished.wake))
@@ -152,6 +152,6 @@ async def call_until_done(
 
 
 def retrieve(future: "asyncio.Future[T]") -> None:
-    """Take the result of a call that nobody waits for any more, so that asyncio does not complain about it."""
+    """Take the result of a call that its caller has given up, so that asyncio does not complain about it."""
     if not future.cancelled():
         future.exception()
