@@ -1,6 +1,6 @@
-"""Logs on Spark: `spark.read.format("cordwood")`, and what makes its use short. Extra `[spark]`, and Java 17.
+"""Logs on Spark: `spark.read.format("cordwood")`, and shortcuts for it. Needs the extra `[spark]`, and Java 17.
 
-Above `client`. Importing it loads neither pyspark nor pyarrow: a call does.
+Above `client`. An import loads neither pyspark nor pyarrow: a call does.
 """
 
 import json
@@ -28,11 +28,11 @@ def read(
     topic: str | Sequence[str],
     **options: Option,
 ) -> "DataFrame":
-    """The records of a topic, or of several, as a DataFrame; a relative path is made absolute here.
+    """The records of one or more topics as a DataFrame; a relative path is made absolute here.
 
     The columns and options are those of Spark's own Kafka source; `startingOffsets` and `endingOffsets` may be given
     as a mapping instead of its JSON. The frame is a snapshot: Spark keeps the plan of its first action, so every action
-    sees the same end. Read again for a new look.
+    sees the same end. Call `read` again to see later records.
 
     ```python
     spark = pipeline.session()
@@ -49,9 +49,10 @@ def read_stream(
     topic: str | Sequence[str],
     **options: Option,
 ) -> "DataFrame":
-    """The records of a topic, or of several, as a streaming DataFrame: what `read` is for batches.
+    """The records of one or more topics as a streaming DataFrame, as `read` is for batches.
 
-    It begins with what is appended once the query runs, unless `startingOffsets` or `startingTimestamp` says more.
+    It begins with records that are appended once the query runs, unless `startingOffsets` or `startingTimestamp` says
+    otherwise.
 
     ```python
     events = pipeline.read_stream(spark, "file:./data", "events", startingOffsets="earliest")
@@ -63,9 +64,9 @@ def read_stream(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("cordwood")` known to a session whose Python does not have this package installed.
+    """Register `format("cordwood")` with a session whose Python does not have this package installed.
 
-    Where it is installed Spark finds the format by itself; where it is shipped (`--py-files`) this is needed once.
+    Spark finds the format of an installed package by itself; a shipped one (`--py-files`) needs one call of this.
 
     ```python
     pipeline.register(spark)
@@ -79,10 +80,10 @@ def register(spark: "SparkSession") -> None:
 
 
 def _texts(url: str | os.PathLike[str], topic: str | Sequence[str], options: Mapping[str, Option]) -> dict[str, str]:
-    """The options as Spark takes them."""
+    """The options as texts, as Spark takes them."""
     parsed = parse_url(url)
     engine_of(parsed)
-    # As it was given: the text of a parsed one has no secrets, which the workers need.
+    # The url as given: the text of a parsed url has no secrets, which the workers need.
     given = str(parsed) if isinstance(parsed, FileUrl) else os.fspath(url)
     topics = {"topic": topic} if isinstance(topic, str) else {"subscribe": ",".join(topic)}
     return {"url": given, **topics, **{name: _text(value) for name, value in options.items()}}

@@ -25,24 +25,24 @@ class CordwoodSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How the format is called."""
+        """The name of the format."""
         return "cordwood"
 
     def schema(self) -> StructType:
         """The columns of Spark's own Kafka source."""
-        # What `load()` runs: the options are checked as early as it can be.
+        # `load()` calls this, so the options are checked as early as possible.
         return spark_schema(ReadOptions.of(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What plans a batch read, and what its tasks run."""
+        """The object that plans a batch read, and that its tasks run."""
         return LogsReader(self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What plans the micro-batches of a stream, and what their tasks run."""
+        """The object that plans the micro-batches of a stream, and that their tasks run."""
         return LogsStream(self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What the tasks of a write run, and what commits it."""
+        """The object that the tasks of a write run, and that commits it."""
         return batch_writer(WriteOptions.of(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -1,4 +1,4 @@
-"""What the options of a read and of a write have in common: their names, and the url."""
+"""The common part of the options of reads and writes: their names, and the url."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,11 @@ from cordwood.log.engines import engine_of
 from cordwood.url import Url, parse_url
 
 KAFKA_PREFIX = "kafka."
-"""Options that begin so are settings of the client, and belong to the url."""
+"""Options with this prefix are settings of the client, and belong to the url."""
 
 
 def by_name(options: Mapping[str, str], allowed: Iterable[str], what: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Ours, by the names that they have in `allowed`, and Kafka's. Spark takes names in any case.
+    """Our options, by their spelling in `allowed`, and Kafka's. Spark takes names in any case.
 
     >>> by_name({"URL": "kafka://b1", "kafka.client.id": "me"}, ["url", "topic"], "reading a log")
     ({'url': 'kafka://b1'}, {'client.id': 'me'})
@@ -30,9 +30,9 @@ def by_name(options: Mapping[str, str], allowed: Iterable[str], what: str) -> tu
 
 
 def checked_url(given: Mapping[str, str], kafka: Mapping[str, str], otherwise: str = "") -> Url:
-    """The option `url`: of a folder, by its absolute path, or of Kafka, with its settings.
+    """The option `url`: a folder, by its absolute path, or Kafka, with its settings.
 
-    `otherwise` says what else helps against a relative path.
+    `otherwise` is another remedy for a relative path, for the error text.
     """
     if "url" not in given:
         raise InvalidInput("the option 'url' is missing: it says where the logs are, such as file:/srv/data")

@@ -1,9 +1,9 @@
 """Writing logs from Spark.
 
-`options` has what the user asked for, `columns` the columns of the rows, `writer` is what Spark calls. `target` is the
+`options` checks the user's options, `columns` the columns of the rows, and Spark calls `writer`. `target` is the
 interface of an engine; `folder` (with `staging`) and `kafka` implement it. `routing` decides which log each row goes
-to, `batches` makes Arrow's columns ours. Imports pyspark and pyarrow. Staged files, and the commit that makes them part
-of the logs, are `cordwood.log.native.folder.staged`.
+to, `batches` turns Arrow's columns into ours. Imports pyspark and pyarrow. `cordwood.log.native.folder.staged` has the
+staged files, and the commit that makes them part of the logs.
 """
 
 from .options import WriteOptions

@@ -1,4 +1,4 @@
-"""Rows in Arrow's columns as a `Batch`: over the same bytes, nothing for each record."""
+"""Rows in Arrow's columns as a `Batch`: over the same bytes, no Python code for each record."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from .columns import milliseconds
 
 
 def batch_of(rows: pa.RecordBatch, now_ms: int) -> Batch:
-    """The records of some rows; those whose `timestamp` is null get `now_ms`."""
+    """The records of these rows; a row whose `timestamp` is null gets `now_ms`."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     timestamps = None
     if "timestamp" in given:
@@ -45,7 +45,7 @@ def _binary(column: pa.Array) -> BinaryColumn:
 
 
 def _headers(column: pa.Array) -> HeaderColumn | None:
-    """A null list is no headers; a header needs a name."""
+    """A null list means no headers; a header needs a name."""
     pairs = column.flatten()
     if not len(pairs):
         return None

@@ -1,4 +1,4 @@
-"""Which columns the rows of a write have: those of Spark's own Kafka sink, by name, and `timestamp`."""
+"""The columns of the rows of a write: those of Spark's own Kafka sink, by name, and `timestamp`."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ from cordwood.errors import InvalidInput
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-# What a column may be, and what its rows become here.
+# The Spark types that a column may have, and its Arrow type here.
 _TYPES: dict[str, tuple[tuple[DataType, ...], pa.DataType]] = {
     "key": ((BinaryType(), StringType()), pa.binary()),
     "value": ((BinaryType(), StringType()), pa.binary()),
@@ -33,7 +33,7 @@ NAMES = tuple(_TYPES)
 
 
 def checked_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
-    """The columns that are written; others are left alone, as by Kafka's sink. `topic` is the option, if given."""
+    """The columns that are written; others are ignored, as by Kafka's sink. `topic` is the option, if given."""
     by_name = {field.name: field.dataType for field in schema.fields}
     if "value" not in by_name:
         raise InvalidInput(f"the column 'value' is missing; there are {', '.join(map(repr, by_name)) or 'none'}")
@@ -47,14 +47,14 @@ def checked_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
 
 
 def rows_of(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """The columns that are written, in the types that they have here; text becomes UTF-8 without a copy."""
+    """The columns that are written, with their Arrow types; text becomes UTF-8 without a copy."""
     schema = pa.schema([(name, _TYPES[name][1]) for name in columns])
     return pa.RecordBatch.from_arrays([_cast(batch.column(name), name) for name in columns], schema=schema)
 
 
 def milliseconds(timestamps: pa.Array) -> pa.Array:
-    """The times as int64 ms UTC; `InvalidInput` for one before 1970."""
-    # Before they are cut to milliseconds, which makes 1970 of the millisecond before it.
+    """The timestamps as int64 ms UTC; raises `InvalidInput` for one before 1970."""
+    # Checked before the cut to milliseconds, which rounds the last millisecond of 1969 up to 1970.
     earliest = pc.min(timestamps.cast(pa.int64())).as_py()
     if earliest is not None and earliest < 0:
         shown = Decimal(earliest) / 1000
@@ -63,7 +63,7 @@ def milliseconds(timestamps: pa.Array) -> pa.Array:
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
-    """Equal, whatever may be null and however text is compared."""
+    """Whether they are equal, apart from nullability and the collation of text."""
     if isinstance(wanted, ArrayType):
         return isinstance(found, ArrayType) and _same(found.elementType, wanted.elementType)
     if isinstance(wanted, StructType):

@@ -1,4 +1,4 @@
-"""Rows into the logs of a folder: tasks stage them, and the commit appends what they have staged."""
+"""Rows into the logs of a folder: tasks stage them, and the commit appends the staged rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _CLOSE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task has staged, and for which attempt of which write; None where it had no rows."""
+    """The staged file of one task, None if it had no rows, and the attempt and the write that it belongs to."""
 
     write: Write
     attempt: str
@@ -38,7 +38,7 @@ class FolderTarget:
     columns: tuple[str, ...]
 
     def write(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Staged:
-        # The sink of a stream is the query: its id is in the checkpoint, so it outlives restarts, and goes with it.
+        # The sink of a stream is named by the query: its id is in the checkpoint, so it lives as long as that.
         write = Write(attempt.id) if attempt.of is None else Write(*attempt.of)
         context = current_task()
         task = context.partitionId()
@@ -60,8 +60,9 @@ class FolderTarget:
             commit_staged(self.url.path, staged[0].write, files)
 
     def abort(self, messages: Messages, attempt: str | None) -> None:
-        """Remove what was staged. If no task has failed there was a commit: it has seen to its files, or needs them."""
-        # Where there are no logs nothing was staged, and the folder is somebody else's.
+        """Remove the staged files. If no task has failed there was a commit: it has removed its files, or needs
+        them."""
+        # In a folder without logs no task has staged anything, and the folder is not Cordwood's.
         if None not in messages or not holds_logs(self.url.path):
             return
         attempts = {message.attempt for message in _of(messages)} if attempt is None else {attempt}

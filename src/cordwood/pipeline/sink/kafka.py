@@ -1,6 +1,6 @@
-"""Rows into the logs of a Kafka cluster: tasks append them, by librdkafka, and the commit has nothing to do.
+"""Rows into the logs of a Kafka cluster: tasks append them by librdkafka, and the commit has nothing to do.
 
-At least once, as Spark's own sink: what a task has sent before it failed, or before its batch is replayed, stays.
+At least once, as Spark's own sink: records that a task sent before it failed, or before its batch is replayed, stay.
 """
 
 import time
@@ -25,7 +25,7 @@ from .routing import Router
 from .target import Attempt, Messages, current_task
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""So much of a task's rows is checked before the first of it is sent."""
+"""A task checks so many bytes of its rows before it sends the first of them."""
 
 _TIMEOUT_SECONDS = 30.0
 
@@ -47,10 +47,10 @@ class KafkaTarget:
         return WriterCommitMessage()
 
     def commit(self, messages: Messages) -> None:
-        """What the tasks have sent is acked."""
+        """Nothing to do: the rows of the tasks are acked."""
 
     def abort(self, messages: Messages, attempt: str | None) -> None:
-        """What the tasks have sent stays."""
+        """Nothing to do: the rows of the tasks stay."""
 
     def _append(self, cluster: SharedCluster, rows: Iterable[pa.RecordBatch]) -> None:
         def look_up(name: str) -> _Topic:
@@ -66,7 +66,7 @@ class KafkaTarget:
 
 
 def windows(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The rows of a task in batches of at most `WINDOW_BYTES`, unless one is larger by itself; none is empty."""
+    """The rows of a task in batches of at most `WINDOW_BYTES`, unless a single one is larger; none is empty."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -10,20 +10,20 @@ from cordwood.url import Url
 
 ALLOWED = ("url", "topic")
 
-# Spark's own: it passes them on with ours.
+# Spark's own options, which it passes along with ours.
 _OF_SPARK = ("checkpointlocation",)
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where rows go: the logs at a url, and the topic of all rows; None: each row names its own."""
+    """The destination of the rows: the logs at a url, and the topic of all rows; None if each row names its own."""
 
     url: Url
     topic: str | None = None
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "WriteOptions":
-        """The options as Spark passes them; `InvalidInput` names the one that is wrong, and what is allowed.
+        """Check the options that Spark passes; `InvalidInput` names the wrong one and the allowed values.
 
         >>> WriteOptions.of({"url": "file:/srv/data", "Topic": "events"}).topic
         'events'

@@ -1,4 +1,4 @@
-"""Which log each row goes to: by its topic, its partition, or its key."""
+"""The log of each row: by its topic, its partition, or its key."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -12,7 +12,7 @@ from cordwood.log.topics import checked_topic_name
 
 
 class Topic(Protocol):
-    """What is to be known of a topic; an engine may know more."""
+    """The facts of a topic that routing needs; an engine's own class may have more."""
 
     @property
     def name(self) -> str: ...
@@ -36,10 +36,10 @@ class Part(NamedTuple, Generic[T]):
 
 
 class Router(Generic[T]):
-    """Takes the rows of one task apart. Rows with neither a partition nor a key all go to one partition of a topic.
+    """Splits the rows of one task. Rows with neither a partition nor a key all go to one partition of a topic.
 
-    A key goes where `Client.append` puts it, which is where Kafka's Java client would. Keys are hashed once for each
-    distinct one in a batch; all else is done for whole columns.
+    A key goes to the same partition as with `Client.append` and with Kafka's Java client. Each distinct key of a batch
+    is hashed once; everything else is done for whole columns.
     """
 
     def __init__(self, topic: str | None, look_up: Callable[[str], T], task: int) -> None:
@@ -82,7 +82,7 @@ class Router(Generic[T]):
             start += count["counts"]
 
     def _partitions(self, topic: T, rows: pa.RecordBatch) -> pa.Array | int:
-        """The partition of each row, or the one of all."""
+        """The partition of each row, or the one partition of all rows."""
         by_key = self._by_key(topic, rows)
         if "partition" not in rows.schema.names:
             return by_key

@@ -1,4 +1,4 @@
-"""What a task does: its rows, by log, into one staged file."""
+"""The work of a task: it writes its rows, by log, into one staged file."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +15,7 @@ from .batches import batch_of, joined
 from .columns import rows_of
 from .routing import Part, Router
 
-# Rows of a log wait until they make a frame of this size; all logs of a task together hold no more than the second.
+# Rows of a log wait until they make a frame of the first size; all logs of a task hold no more than the second.
 _FRAME_BYTES = 1024 * 1024
 _WAITING_BYTES_MAX = 32 * 1024 * 1024
 

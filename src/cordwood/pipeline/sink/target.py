@@ -1,6 +1,6 @@
-"""The interface of whatever rows are written to: what Spark's tasks do with them, and what follows when all are done.
+"""The interface of an engine that Spark writes to: the tasks' part, and the commit or abort after them.
 
-A target is sent to Spark's processes, and each works on a copy: it opens nothing before it is asked to write.
+Spark sends a target to its processes, and each works on a copy: it opens nothing before the first write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 Messages = Sequence[WriterCommitMessage | None]
-"""What the tasks have returned, in their order; None of one that failed."""
+"""The results of the tasks, in their order; None for one that failed."""
 
 
 class MicroBatch(NamedTuple):
-    """Which batch of which streaming query; the same when it is replayed."""
+    """A batch of a streaming query; equal when it is replayed."""
 
     query: str
     batch: int
@@ -24,18 +24,18 @@ class MicroBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to write: a replayed batch is another one."""
+    """One attempt of a write: a replayed batch is another attempt."""
 
     id: str
     of: MicroBatch | None
-    """None: of a write that is no stream."""
+    """None for a write that is no stream."""
 
 
 class Target(Protocol):
     """Logs that rows are appended to."""
 
     def write(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: take its rows. What it returns is carried to who commits."""
+        """In a task: write its rows. Spark passes the result to `commit`."""
         ...
 
     def commit(self, messages: Messages) -> None:
@@ -43,7 +43,7 @@ class Target(Protocol):
         ...
 
     def abort(self, messages: Messages, attempt: str | None) -> None:
-        """A task, or the commit, has failed; `attempt` is its id, None if only messages tell it."""
+        """A task, or the commit, has failed; `attempt` is its id, None if only the messages have it."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What Spark calls to write: `write` in workers, on copies of a writer; `commit` or `abort` in another process."""
+"""The writers that Spark calls: `write` in workers, on copies; `commit` or `abort` in another process."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 def batch_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """`df.write`: what is wrong with the options or the columns is said before a task runs."""
+    """The writer of `df.write`: wrong options or columns raise before a task runs."""
     return _BatchWriter(_target(options, schema, overwrite))
 
 
 def stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """`df.writeStream`: Spark makes one for each batch, and another one to commit it."""
+    """The writer of `df.writeStream`: Spark makes one for each batch, and another one to commit it."""
     return _StreamWriter(_target(options, schema, overwrite))
 
 
@@ -64,7 +64,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._target.commit(messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        # This object was made for the call, and has another attempt's id.
+        # Spark made this object for the call, so its own attempt id is another one.
         self._target.abort(messages, None)
 
 

@@ -1,7 +1,7 @@
-"""The logs of a folder: read beside the process that writes it, or without one.
+"""The logs of a folder, read by an observer: alongside the folder's writer, or without one.
 
-Nothing stays open between two calls: opening takes a fifth of a millisecond, and a folder that was moved away or made
-anew is seen as what it is.
+Nothing stays open between two calls: an open takes a fifth of a millisecond, and a new call notices a folder that was
+moved away or created again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from .logs import Bounds, LogName, Task, Topic
 from .schema import CREATE_TIME
 
 TASK_BYTES = 128 * 1024 * 1024
-"""What a task of a batch reads at most, where whole plogs allow it: as much as Spark gives one of a file."""
+"""The most that a task of a batch reads, where whole plogs allow it: as much as Spark's tasks read of a file."""
 
 _CLOSE_SECONDS = 30.0
 
@@ -32,7 +32,8 @@ class FolderLogs:
     def __init__(self, url: FileUrl) -> None:
         self._path = url.path
         self._views: dict[tuple[str, int], Extent] = {}
-        """What `bounds` saw last, by id of the topic and partition: looking again, log by log, reads all each time."""
+        """The last result of `bounds`, by id of the topic and partition: a new look-up for each log would read all
+        again."""
 
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
         with self._open() as folder:
@@ -67,7 +68,7 @@ class FolderLogs:
                     except Trimmed:
                         raise
                     except CordwoodError:
-                        # A topic that is deleted looks like damage to who is reading it.
+                        # A reader sees a topic that is being deleted as damage.
                         _check_same_topic(folder, task.topic, task.topic_id)
                         raise
                     if not frames:
@@ -110,7 +111,7 @@ def by_plogs(task: Task, view: Extent, task_bytes: int = TASK_BYTES) -> Iterator
 
 
 def _plogs(view: Extent) -> Iterator[tuple[int, int, int]]:
-    """First offset, first offset of the next, and bytes of each plog that may be read."""
+    """First offset, first offset of the next plog, and bytes of each plog that may be read."""
     links = view.chain.links
     ends = [*(link.first_offset for link in links[1:]), view.durable.next_offset]
     for link, following in zip(links, ends, strict=True):
@@ -121,7 +122,7 @@ def _sources(folder: OpenFolder, topics: Sequence[Topic]) -> Iterator[tuple[LogN
     for topic in topics:
         logs = [LogName(topic.name, partition) for partition in range(topic.partitions)]
         sources = [folder.source(*log) for log in logs]
-        # Afterwards: an id never comes back, so the topic that has it now is the one that was found before.
+        # Checked afterwards: ids are never reused, so the topic that has the id now is the one that was found before.
         _check_same_topic(folder, topic.name, topic.id)
         yield from zip(logs, sources, strict=True)
 

@@ -1,6 +1,6 @@
 """The logs of a Kafka cluster, read by librdkafka in each of Spark's processes.
 
-Each connects by itself, with the settings of the url and the `kafka.*` options, which Spark sends to them.
+Each process connects by itself, with the settings of the url and the `kafka.*` options, which Spark sends along.
 """
 
 import time
@@ -19,9 +19,9 @@ from .logs import Bounds, LogName, Task, Topic
 from .schema import CREATE_TIME, LOG_APPEND_TIME
 
 TASK_OFFSETS = 250_000
-"""What a task of a batch reads at most: of records of 1 KiB a second or less, far more than it takes to begin."""
+"""The most that a task of a batch reads: with records of 1 KiB at most a second of work, far more than its start."""
 
-# Spark's own source reads so, unless it is told otherwise.
+# The default of Spark's own source.
 _DEFAULTS = {"isolation.level": "read_uncommitted"}
 _TIMEOUT_SECONDS = 30.0
 _WAIT_SECONDS = 0.1
@@ -29,10 +29,10 @@ _LOOK_AGAIN_SECONDS = 0.05
 
 
 class KafkaLogs:
-    """The `Logs` of a cluster. Connects when it is first asked something."""
+    """The `Logs` of a cluster. Connects at the first call."""
 
     behind_seconds = 3.0
-    """A server that was away, if only for a pause of its collector, answers before it has heard what is new."""
+    """A broker that was away, if only for a pause of its garbage collector, answers before it has caught up."""
 
     def __init__(self, url: KafkaUrl) -> None:
         url = KafkaUrl(url.servers, {**_DEFAULTS, **url.config})
@@ -71,7 +71,7 @@ class KafkaLogs:
                 batch = cursor.read(task.stop, _WAIT_SECONDS)
                 if batch is not None:
                     yield batch, LOG_APPEND_TIME if cursor.broker_time else CREATE_TIME
-        # The client goes on in a topic that was made anew meanwhile; in one that is gone there is no other to read.
+        # The client continues in a topic that was created again meanwhile. A deleted topic has no other to read.
         self._check_same(topic, self.behind_seconds, may_be_gone=True)
 
     def close(self) -> None:
@@ -86,9 +86,9 @@ class KafkaLogs:
         return self._connected
 
     def _check_same(self, topics: Sequence[Topic], patience: float = 0.0, *, may_be_gone: bool = False) -> None:
-        """Afterwards: an id never comes back, so the topic that has it now is the one that was found before.
+        """Called afterwards: ids are never reused, so the topic that has the id now is the one that was found before.
 
-        What is not so is asked again for `patience` seconds.
+        A mismatch is checked again for `patience` seconds before it counts.
         """
         deadline = time.monotonic() + patience
         while True:

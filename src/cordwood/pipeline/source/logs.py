@@ -1,6 +1,6 @@
-"""The interface of whatever logs are read from: what planning and reading on Spark need of an engine, and no more.
+"""The interface of an engine that Spark reads from: what planning and tasks need, and no more.
 
-Blocking, read-only, and for one of Spark's processes: nothing of it is sent to another one but its `Task`s.
+Blocking, read-only, and for one of Spark's processes: Spark sends only its `Task`s to another process.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from cordwood.url import Url
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is now. Another topic that is ever given the same name has another `id`."""
+    """A topic as it is now. A later topic of the same name has another `id`."""
 
     name: str
     id: str
@@ -23,7 +23,7 @@ class Topic:
 
 
 class LogName(NamedTuple):
-    """Which log it is.
+    """The topic and the partition of a log.
 
     >>> str(LogName("events", 0))
     'events/0'
@@ -53,7 +53,7 @@ class Task:
     start: int
     stop: int
     weight: int
-    """About how much that is, in bytes or in records; of the tasks of one plan, the same for all."""
+    """About how much that is, in bytes or in records; all tasks of a plan use the same unit."""
 
     @property
     def log(self) -> LogName:
@@ -61,39 +61,39 @@ class Task:
 
 
 class Logs(Protocol):
-    """The logs at one url. May live for hours: each call tells what is there now.
+    """The logs at one url. The object may live for hours: each call returns the present state.
 
-    Any call may raise `Unavailable`. Those that are given a `Topic` or a `Task` raise `NotFound` if that topic is gone,
-    also if there is another one of its name.
+    Any call may raise `Unavailable`. Calls with a `Topic` or a `Task` raise `NotFound` if that topic was deleted, also
+    if there is another one of its name.
     """
 
     behind_seconds: float
-    """For so long it may tell what was before: that a topic is gone, or is another one, is true if it is told again."""
+    """For so long an answer may be stale: a topic counts as deleted or created again only if a later answer agrees."""
 
     def topics(self, wanted: Callable[[str], object]) -> list[Topic]:
-        """The topics whose name is wanted, by name; a name that no topic has is no error."""
+        """The topics whose name is wanted, sorted; a name without a topic is no error."""
 
     def bounds(self, topics: Sequence[Topic]) -> Mapping[LogName, Bounds]:
-        """Of every partition of the topics."""
+        """The bounds of every partition of the topics."""
 
     def offsets_at(self, topics: Sequence[Topic], timestamp_ms: int) -> Mapping[LogName, int]:
-        """Of every partition, the first offset at or after that time; the end, if there is none."""
+        """The first offset of every partition at or after that time; the end if there is none."""
 
     def split(self, task: Task) -> Iterator[Task]:
-        """The range of a task, cut into tasks where it is cheap to begin, each worth starting one for."""
+        """The range of a task, cut into tasks at offsets that are cheap to begin at, each worth the cost of a start."""
 
     def frames(self, task: Task) -> Iterator[tuple[StoredBatch, int]]:
         """All records of a task, in their order, each batch with its timestampType.
 
-        `Trimmed`, with the first kept offset, where some are gone.
+        Raises `Trimmed`, with the first kept offset, if some are gone.
         """
 
     def close(self) -> None:
-        """Let go of what is open; nothing may be called after it."""
+        """Close; no call may follow."""
 
 
 def logs_at(url: Url) -> Logs:
-    """The logs at a url, to be closed."""
+    """The logs at a url; the caller closes them."""
     logs: Logs = load(url, "spark_source")(url)
     return logs
 

@@ -1,7 +1,7 @@
 """The options of a read: those of Spark's own Kafka source, checked. Spark takes their names in any case.
 
-Spark asks for the columns before it says whether they are for a batch or for a stream: `ReadOptions.of` checks what
-holds for both, `for_batch` and `for_stream` the rest.
+Spark asks for the columns before it decides on a batch or a stream: `ReadOptions.of` checks the rules of both,
+`for_batch` and `for_stream` the rest.
 """
 
 import json
@@ -33,7 +33,7 @@ ALLOWED = (
 )
 TOPIC_IDS = "topic ids"
 BEGAN_AT = "began at"
-"""No names of topics: what a stream's position has beside offsets, which may be given as they stand in its progress."""
+"""Keys of a stream's position that are no topics: a user may pass a position from a query's progress as it is."""
 
 _TOPICS = ("topic", "subscribe", "subscribePattern")
 _MADE_ABSOLUTE = ", or use pipeline.read(spark, url, topic), which makes it absolute"
@@ -47,7 +47,7 @@ class Offsets:
     by_log: Mapping[str, Mapping[int, int]] | None = None
 
     def numbers(self) -> set[int]:
-        """All that are in it."""
+        """All offsets in it."""
         if self.by_log is None:
             return {self.everywhere} if self.everywhere is not None else set()
         return {number for partitions in self.by_log.values() for number in partitions.values()}
@@ -55,7 +55,7 @@ class Offsets:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is to be read, and how."""
+    """The logs to read, their ranges, and the form of the rows."""
 
     url: Url
     topics: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ReadOptions:
     start: Offsets | None = None
     stop: Offsets | None = None
     start_ms: int | None = None
-    """If given, it counts instead of `start`."""
+    """If given, it replaces `start`."""
     max_offsets: int | None = None
     min_partitions: int = 0
     fail_on_data_loss: bool = True
@@ -71,7 +71,7 @@ class ReadOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "ReadOptions":
-        """The options as Spark passes them; `InvalidInput` names the one that is wrong, and what is allowed.
+        """Check the options that Spark passes; `InvalidInput` names the wrong one and the allowed values.
 
         >>> ReadOptions.of({"url": "file:/srv/data", "TOPIC": "events", "minpartitions": "4"}).min_partitions
         4
@@ -92,7 +92,7 @@ class ReadOptions:
         )
 
     def for_batch(self) -> "ReadOptions":
-        """From the earliest to the latest offset unless told; never from the latest, as with Kafka's source."""
+        """By default from the earliest to the latest offset; never from the latest, as with Kafka's source."""
         if self.start is not None and LATEST in self.start.numbers():
             raise InvalidInput(
                 "option 'startingOffsets': a batch cannot begin at the latest offset; it takes 'earliest' or JSON"
@@ -119,7 +119,7 @@ class ReadOptions:
                     yield f"{topic}/{partition}", start, stop
 
     def for_stream(self) -> "ReadOptions":
-        """From the latest offset on unless told, and without an end, as with Kafka's source."""
+        """By default from the latest offset on; without an end, as with Kafka's source."""
         if self.stop is not None:
             raise InvalidInput(
                 "option 'endingOffsets' is for batches (spark.read); a stream that ends where the log ends now is"

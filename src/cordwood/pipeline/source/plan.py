@@ -1,4 +1,4 @@
-"""Which records each task reads. No I/O."""
+"""Dividing records among tasks. No I/O."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,9 +9,9 @@ from .logs import Task
 
 
 def at_least(tasks: list[Task], count: int) -> list[Task]:
-    """The same records in at least `count` tasks, if there are as many: the largest ones are cut into equal parts."""
+    """The same records in at least `count` tasks, if there are as many: the largest tasks are cut into equal parts."""
     parts = [1] * len(tasks)
-    # The first of the heap has the most in a part; one of a single record cannot be cut, and counts last.
+    # The first of the heap has the largest parts; a task of a single record cannot be cut, and comes last.
     heap = [(-task.weight if task.stop - task.start > 1 else 1, place) for place, task in enumerate(tasks)]
     heapify(heap)
     for _ in range(count - len(tasks)):

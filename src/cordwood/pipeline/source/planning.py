@@ -1,4 +1,4 @@
-"""What batches and streams share: looking at the topics, resolving where to begin, reading a task, and data loss."""
+"""The common part of batches and streams: looking up topics, resolving starts, reading a task, and data loss."""
 
 import logging
 import re
@@ -23,13 +23,13 @@ _TRIES = 5
 
 
 class Losses:
-    """What becomes of records that were asked for and are not there: an error, or a warning."""
+    """How missing records are reported: as an error, or as a warning."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._fail = options.fail_on_data_loss
 
     def report(self, error: CordwoodError) -> None:
-        """Raises it, or warns, and then the caller goes on with what is there."""
+        """Raise the error, or log it as a warning; then the caller continues with the records that are there."""
         if self._fail:
             raise error
         _logger.warning("left out: %s", error)
@@ -37,7 +37,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Look:
-    """Topics, by name, and the bounds of their logs, as they are at one moment."""
+    """Topics, by name, and the bounds of their logs, as of one moment."""
 
     topics: Mapping[str, Topic]
     bounds: Mapping[LogName, Bounds]
@@ -47,26 +47,26 @@ def look(logs: Logs, wanted: Callable[[str], object]) -> Look:
     """The topics whose name is wanted, as they are now."""
     for _ in range(_TRIES):
         topics = logs.topics(wanted)
-        # Not there: deleted in between.
+        # NotFound: the topic was deleted in between.
         with suppress(NotFound):
             return Look({topic.name: topic for topic in topics}, logs.bounds(topics))
     raise Unavailable("topics are deleted while they are looked at, again and again: try again", reason="failed")
 
 
 def selection(options: ReadOptions) -> Callable[[str], object]:
-    """Which names of topics the options mean."""
+    """The names of topics that the options select, as a predicate."""
     return frozenset(options.topics).__contains__ if options.pattern is None else re.compile(options.pattern).fullmatch
 
 
 def check_all_there(options: ReadOptions, now: Look) -> None:
-    """`NotFound` if a topic was asked for by its name, and is not there."""
+    """Raise `NotFound` if the options name a topic that does not exist."""
     for name in options.topics:
         if name not in now.topics:
             raise NotFound(f"topic {name!r} does not exist in {options.url}")
 
 
 def resolved(name: str, offsets: Offsets, now: Look) -> dict[LogName, int]:
-    """An option's offset for every log; as with Kafka's source it must name each one that is read, and no other."""
+    """An option's offset for every log; as with Kafka's source it must name each log of the read, and no other."""
     if offsets.by_log is None:
         number = offsets.everywhere
         given = {log: number for log in now.bounds if number is not None}
@@ -89,7 +89,7 @@ def resolved(name: str, offsets: Offsets, now: Look) -> dict[LogName, int]:
 
 
 def starts(options: ReadOptions, logs: Logs, now: Look) -> dict[LogName, int]:
-    """Where a read begins, by `startingTimestamp` or `startingOffsets`; records that are not kept may be among it."""
+    """The start of each log, by `startingTimestamp` or `startingOffsets`; it may be below the first kept offset."""
     if options.start_ms is None:
         assert options.start is not None
         return resolved("startingOffsets", options.start, now)
@@ -98,7 +98,7 @@ def starts(options: ReadOptions, logs: Logs, now: Look) -> dict[LogName, int]:
 
 
 def kept_range(log: LogName, start: int, stop: int, bounds: Bounds, losses: Losses) -> Bounds:
-    """The part of a range that is there; what is missing on either side is a loss."""
+    """The kept part of a range; missing records on either side are a loss."""
     if start < min(bounds.start, stop):
         text = f"{log}: offset {start} is no longer kept; the first kept one is {bounds.start}"
         losses.report(Trimmed(f"{text}; {GO_ON}", start=bounds.start))
@@ -113,7 +113,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
     """The rows of one task, as Arrow batches; runs in a worker."""
     task = partition.value
     if task is None:
-        # What Spark makes of a read without any task.
+        # Spark passes None for a read without any task.
         return
     with open_logs(options.url) as logs:
         yield from Rows(task.topic, task.partition, options.include_headers).batches(
@@ -132,7 +132,7 @@ def _kept_frames(logs: Logs, task: Task, losses: Losses) -> Iterator[tuple[Store
             losses.report(Trimmed(f"{error}: trimmed since this was planned; {GO_ON}", start=error.start))
             task = replace(task, start=error.start)
         except NotFound as error:
-            # Noticed at the end, nobody knows how much of what was read is another topic's.
+            # Noticed only at the end: any of the records that were read may be another topic's.
             which = f"offsets {task.start} to" if task.start < task.stop else "some of the offsets up to"
             losses.report(NotFound(f"{task.log}: {which} {task.stop - 1} are gone: {error}; {GO_ON}"))
             return

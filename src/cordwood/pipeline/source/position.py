@@ -1,12 +1,12 @@
-"""How far a stream has come, as Spark keeps it in the checkpoint and shows it in a query's progress.
+"""The position of a stream, as Spark keeps it in the checkpoint and shows it in a query's progress.
 
 The JSON of Spark's own Kafka source, `{"events": {"0": 23}}`, and, under names that no topic can have, two things more:
 
     {"events": {"0": 23, "1": 5}, "topic ids": {"events": "7"}, "began at": {"events": {"0": 20, …}, "topic ids": …}}
 
-The topics' ids, since a topic that was deleted and made anew begins at 0 again, and must not be taken for the old one.
-And where the query began, in the first position that it comes to: Spark does not write that down, but asks for it again
-after a crash, when the latest offset is another one.
+The topics' ids are there because a topic that was deleted and created again begins at 0, and must not pass for the old
+one. The first position after the start also has the start itself: Spark does not store that, but asks for it again
+after a crash, when the latest offset has moved.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Position:
 
     @staticmethod
     def of(json: Mapping[str, Any]) -> "Position":
-        """What `json()` made.
+        """Decode the result of `json()`.
 
         >>> Position.of({"events": {"0": 23}, "topic ids": {"events": "7"}}).offsets
         {LogName(topic='events', partition=0): 23}
@@ -49,11 +49,11 @@ class Position:
 
     @staticmethod
     def before(start: Mapping[str, Any], end: Mapping[str, Any]) -> "Position":
-        """Where a micro-batch that leads to `end` begins, by what Spark takes for its start."""
+        """The start of a micro-batch that ends at `end`: the recorded one, else the one that Spark passes."""
         return Position.of(start if start == end else end.get(BEGAN_AT, start))
 
     def json(self) -> dict[str, Any]:
-        """The same again for the same position, to the letter: Spark compares the text to see if there is news."""
+        """Equal positions have equal JSON, to the letter: Spark compares the text to detect new records."""
         by_topic: dict[str, Any] = {topic: {} for topic in sorted(self.ids)}
         for log, offset in sorted(self.offsets.items()):
             by_topic[log.topic][str(log.partition)] = offset

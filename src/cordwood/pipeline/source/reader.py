@@ -1,4 +1,4 @@
-"""A batch read: planned once, then read by tasks."""
+"""A batch read: the driver plans it once, and tasks read it."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ class LogsReader(DataSourceReader):
         self._options = options.for_batch()
 
     def partitions(self) -> list[InputPartition]:
-        """A task each; the end of every log is fixed here, whatever is appended later."""
+        """One partition for each task; the end of every log is fixed here, whatever is appended later."""
         options, losses, tasks = self._options, Losses(self._options), list[Task]()
         assert options.stop is not None
         with open_logs(options.url) as logs:

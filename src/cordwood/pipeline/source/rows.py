@@ -1,4 +1,4 @@
-"""Frames as the Arrow batches that Spark takes: column by column, nothing for each record."""
+"""Frames as the Arrow batches that Spark takes: column by column, no Python code for each record."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +13,7 @@ from .schema import ARROW_HEADERS, CREATE_TIME, LOG_APPEND_TIME, arrow_schema
 _ROWS = 10_000
 _BYTES = 4 * 1024 * 1024
 
-# A frame of this size goes on alone: merging it would copy more than it saves.
+# A frame of this size becomes a batch alone: merging it would copy more than it saves.
 _LARGE_ROWS = 1000
 _LARGE_BYTES = 256 * 1024
 
@@ -22,7 +22,7 @@ _MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 
 class Rows:
-    """Makes the rows of one log out of its frames."""
+    """Makes the rows of one log from its frames."""
 
     def __init__(self, topic: str, partition: int, include_headers: bool) -> None:
         self._schema = arrow_schema(include_headers)
@@ -100,6 +100,6 @@ def _merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _headers(headers: pa.Array) -> pa.Array:
-    """As Kafka's source: null, not an empty list, where a record has none."""
+    """As Kafka's source: null, not an empty list, for a record without headers."""
     there = pc.greater(pc.list_value_length(headers), 0)
     return pc.if_else(there, headers.cast(ARROW_HEADERS), pa.scalar(None, ARROW_HEADERS))

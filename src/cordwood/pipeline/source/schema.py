@@ -13,9 +13,9 @@ from pyspark.sql.types import (
 )
 
 CREATE_TIME = 0
-"""Kafka's timestampType for the time that whoever appended the record gave it, or appended it at."""
+"""Kafka's timestampType for the time that the writer set, or else the time of its append."""
 LOG_APPEND_TIME = 1
-"""Kafka's timestampType for the time at which the broker took the record."""
+"""Kafka's timestampType for the time at which the broker received the record."""
 
 ARROW_HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 

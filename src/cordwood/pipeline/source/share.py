@@ -1,4 +1,4 @@
-"""How many records of each log a micro-batch takes, if it may not take all. No I/O."""
+"""How many records of each log a limited micro-batch takes. No I/O."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -7,10 +7,11 @@ L = TypeVar("L")
 
 
 def shares(limit: int, waiting: Mapping[L, int], turn: int) -> dict[L, int]:
-    """`limit` records in all, or as many as wait: in proportion to what waits, as Kafka's source, but exactly.
+    """`limit` records in all, or fewer if fewer wait: in proportion to the waiting records, as Kafka's source, but
+    exactly.
 
-    Every log with something to read gets at least one, so that a busy one never keeps a quiet one waiting. If the limit
-    does not even give one to each, they take turns: `turn` is where to begin.
+    Every log with waiting records gets at least one, so that a busy log never keeps a quiet one waiting. If the limit
+    is below the number of logs, they take turns: `turn` decides which log is first.
 
     >>> shares(10, {"busy": 90, "quiet": 3, "empty": 0}, 0)
     {'busy': 9, 'quiet': 1, 'empty': 0}
@@ -28,7 +29,7 @@ def shares(limit: int, waiting: Mapping[L, int], turn: int) -> dict[L, int]:
     rest, rest_total = limit - len(unserved), total - len(unserved)
     for log in unserved:
         given[log] = 1 + rest * (waiting[log] - 1) // rest_total
-    # What rounding left over, less than one a log: to those that have the most to wait for.
+    # The rest from rounding, less than one a log, goes to the logs with the most records still waiting.
     left = limit - sum(given.values())
     for log in sorted(unserved, key=lambda log: given[log] - waiting[log])[:left]:
         given[log] += 1

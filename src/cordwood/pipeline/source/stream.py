@@ -1,8 +1,8 @@
-"""A stream: planned micro-batch by micro-batch in one process that lives as long as the query, read by tasks.
+"""A stream: one process that lives as long as the query plans each micro-batch, and tasks read it.
 
-Spark writes the position that `latestOffset` gives into the checkpoint, and only then asks `partitions` for what leads
-to it; after a crash it asks again, with the same two positions. So what `partitions` does depends on those alone, and
-on what of it is still kept.
+Spark writes the position that `latestOffset` returns into the checkpoint, and only then asks `partitions` for the tasks
+up to it. After a crash it asks again, with the same two positions. So the result of `partitions` depends only on them,
+and on the records that are still kept.
 """
 
 import time
@@ -24,11 +24,11 @@ from .share import shares
 
 _LOOK_AGAIN_SECONDS = 0.05
 _NOWHERE = {TOPIC_IDS: {}, BEGAN_AT: "nowhere"}
-"""What no query comes to: also one without a topic has begun somewhere."""
+"""A position that no query reaches: even a query without a topic has a start."""
 
 
 class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reading. Workers run `read`, on copies that were made before anything was opened."""
+    """The reading side of one query. Workers run `read`, on copies that were made before anything was opened."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options.for_stream()
@@ -38,16 +38,16 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._no_start: CordwoodError | None = None
         """Why a query could not begin."""
         self._final: Look | None = None
-        """With `availableNow`: what there was when the query was started, which is all that it reads."""
+        """With `availableNow`: the logs as of the start of the query, which reads no more than that."""
         self._latest: Position | None = None
         self._missing: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint yet.
+        """The start of a query that has no checkpoint yet.
 
-        Spark asks for it also to do the first micro-batch again, and that one says itself where it began. So it is an
-        error only where it counts, in `latestOffset`: a partition that was added since, or a topic that is gone, may
-        not keep a query from going on.
+        Spark also asks for it to repeat the first micro-batch, whose end position has the start already. So errors are
+        raised only where the start counts, in `latestOffset`: a partition that was added since, or a deleted topic,
+        must not keep a query from continuing.
         """
         try:
             self._initial, self._no_start = self._beginning().json(), None
@@ -56,9 +56,9 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Up to where the next micro-batch reads; the same as `start` if there is nothing new.
+        """The end of the next micro-batch; equal to `start` if there are no new records.
 
-        What is lost is noticed here already: an error then leaves the checkpoint as it is.
+        Losses are detected here already: the error then leaves the checkpoint as it is.
         """
         if self._no_start is not None and start == self._initial:
             raise self._no_start
@@ -71,7 +71,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_missing(now)
         if isinstance(limit, ReadMaxRows):
             waiting = {log: stop - begin for log, (begin, stop) in ranges.items()}
-            # What was read so far grows by the limit each time: the next turn begins where this one ended.
+            # The number of read records grows by the limit each time, so the next turn begins where this one ended.
             given = shares(limit.max_rows, waiting, sum(before.offsets.values()))
             ranges = {log: Bounds(begin, begin + given[log]) for log, (begin, _) in ranges.items()}
         end = Position({log: stop for log, (_, stop) in ranges.items()}, until.ids)
@@ -84,7 +84,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._options.max_offsets is None else ReadMaxRows(self._options.max_offsets)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the logs, which Spark shows in the progress: how far behind the query is."""
+        """The ends of the logs, which Spark shows in the progress, as the lag of the query."""
         return None if self._latest is None else self._latest.json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -92,7 +92,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._final = look(self._logs(), selection(self._options))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task for each log that has something new, unless `minPartitions` asks for more."""
+        """One task for each log with new records, unless `minPartitions` asks for more."""
         before, until = Position.before(start, end), Position.of(end)
         ranges = self._ranges(before, until, self._look(until.ids.__contains__, until))
         tasks = [
@@ -127,7 +127,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def _look(self, wanted: Callable[[str], object], known: Position) -> Look:
-        """What is there now. That something known is not there is believed once it is told for a while."""
+        """The present topics and bounds. A known log counts as missing only if it stays missing for a while."""
         logs = self._logs()
         deadline = time.monotonic() + logs.behind_seconds
         while True:
@@ -137,12 +137,12 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _ranges(self, before: Position, until: Position, now: Look) -> dict[LogName, Bounds]:
-        """What is to be read of each log to get from one position to another; what is missing of it is a loss."""
+        """The range of each log between two positions; missing records are a loss."""
         self._report_gone(before, until)
         ranges = {}
         for log, stop in until.offsets.items():
             id = until.ids[log.topic]
-            # A log that is new is read from its very first record, and that this one is kept must be known, too.
+            # A new log is read from its very first record; if that one is no longer kept, it is a loss too.
             begin = before.offsets.get(log, 0) if before.ids.get(log.topic) == id else 0
             if begin > stop:
                 text = f"{log}: was read up to offset {begin}, but ends at {stop} now"
@@ -166,7 +166,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Bounds(begin, stop)
 
     def _check_missing(self, now: Look) -> None:
-        """Where a topic may go, the query also waits for one that it was told to read; it says so once."""
+        """If topics may be missing, the query also waits for one that its options name; it logs that once."""
         missing = set(self._options.topics) - now.topics.keys()
         for name in sorted(missing - self._missing):
             text = f"topic {name!r} does not exist in {self._options.url}"
@@ -203,10 +203,10 @@ def _end(now: Look) -> Position:
 
 
 def _nothing_forgotten(before: Position, until: Position, ids: Mapping[str, str]) -> Position:
-    """The later position with every log of the earlier one whose topic is there, by the ids that there are.
+    """The later position, with every log of the earlier one whose topic still exists, by the present ids.
 
-    A server may not know a partition, or a topic, that was added. A log that is left out would be taken for a new one
-    when it is seen again, and be read from its first record on.
+    A broker may not know an added partition or topic yet. A log that is left out would count as new when it is seen
+    again, and be read from its first record on.
     """
     same = {name: id for name, id in before.ids.items() if ids.get(name) == id}
     kept = {log: offset for log, offset in before.offsets.items() if log.topic in same}
@@ -214,7 +214,7 @@ def _nothing_forgotten(before: Position, until: Position, ids: Mapping[str, str]
 
 
 def _no_further(latest: Position, final: Position) -> Position:
-    """The latest position, of the topics that were there at the final one, and not beyond it."""
+    """The latest position, limited to the topics and the offsets of the final one."""
     ids = {name: id for name, id in latest.ids.items() if final.ids.get(name) == id}
     offsets = {
         log: min(offset, final.offsets[log])
