@@ -1,8 +1,8 @@
-"""The blocking twin: the same objects as `cordwood.connect` gives, for programs without an event loop.
+"""The blocking twin: the same objects as those of `cordwood.connect`, for programs without an event loop.
 
-`portal` is the one loop thread of a process, and the way there and back; `callbacks` calls what the application has
-given, on other threads; `client`, `log`, `wal` and `reader` are the facade, written by hand so that editors and type
-checkers know every signature. A test keeps it equal to the async one. May import `client` and below.
+`portal` is the one loop thread of a process, and carries calls to it. `callbacks` runs functions of the application on
+other threads. `client`, `log`, `wal` and `reader` are the facade, written by hand so that editors and type checkers
+know every signature. A test keeps it equal to the async one. May import `client` and below.
 
 ```python
 with cordwood.sync.connect("file:./data") as cw:

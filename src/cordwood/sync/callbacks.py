@@ -1,4 +1,4 @@
-"""Functions of the application that the loop has called on a thread."""
+"""Running functions of the application on a thread, for the loop."""
 
 import asyncio
 import contextvars
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 
 async def on_a_thread(threads: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call it on one of these threads, with the context variables of whoever made the call that leads here."""
+    """Call the function on one of these threads, with the context variables of the current task."""
     call = partial(call_guarded, function, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, call)
 
 
 def call_guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call it; what a loop cannot carry comes as a RuntimeError.
+    """Call the function; an exception that a loop cannot carry becomes a RuntimeError.
 
-    SystemExit and its like would go through the loop, which is that of all connections. A future refuses StopIteration,
-    and whoever awaits it would wait for ever.
+    SystemExit and its like would end the loop, which all connections share. A future refuses StopIteration, and the
+    task that awaits it would wait for ever.
 
     >>> call_guarded(next, iter(()))
     Traceback (most recent call last):

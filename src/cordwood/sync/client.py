@@ -1,4 +1,4 @@
-"""Connecting, and what a connection can do: blocking."""
+"""`connect` and the connection: blocking."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def connect(
     wait: float = 0,
     read_only: bool = False,
 ) -> "Client":
-    """Connect to the logs at `url`, as `cordwood.connect` does, and wait for it.
+    """Connect to the logs at `url`, as `cordwood.connect` does. Blocks.
 
     ```python
     with cordwood.sync.connect("file:./data") as cw:
@@ -47,14 +47,14 @@ class Client:
     """
 
     def __init__(self, client: client.Client, through: Portal | None = None) -> None:
-        """The blocking twin of an async connection, for one that was not made by `connect`."""
+        """The blocking twin of an async connection that was not made by `connect`."""
         self._client = client
         self._portal = portal() if through is None else through
         self.read_only = client.read_only
 
     @property
     def url(self) -> str:
-        """Where this connection leads, without secrets."""
+        """The url of this connection, without secrets."""
         return self._client.url
 
     def create_topic(
@@ -68,12 +68,11 @@ class Client:
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Make a topic; `Conflict` if it exists.
+        """Create a topic; raises `Conflict` if it exists.
 
-        With `exist_ok` a topic that exists stays as it is. Then `Conflict` is raised only where the topic differs
-        in an argument that the call names. `partitions=None` means 1 for a new topic, and the number never
-        changes, because keys would move. Without `retention` and `retention_bytes` records are kept until they
-        are trimmed.
+        With `exist_ok` a topic that exists stays as it is. The call then raises `Conflict` only if the topic differs in
+        an argument that the call names. `partitions=None` means 1 for a new topic, and the number never changes,
+        because keys would move. Without `retention` and `retention_bytes` records are kept until they are trimmed.
 
         ```python
         cw.create_topic("events", partitions=4, retention=timedelta(days=7))
@@ -98,9 +97,9 @@ class Client:
         retention_bytes: int | LeftOut | None = LEFT_OUT,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Change the limits of a topic; one that is left out stays as it is, and None removes it.
+        """Change the limits of a topic; an omitted limit stays as it is, and None removes it.
 
-        A call that names neither is `InvalidInput`. A topic that does not exist is `NotFound`.
+        A call that names neither raises `InvalidInput`. A topic that does not exist raises `NotFound`.
 
         ```python
         cw.alter_topic("events", retention=timedelta(days=7), retention_bytes=None)
@@ -119,15 +118,15 @@ class Client:
         return self._portal.call(self._client.topics, prefix, timeout=timeout)
 
     def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
-        """What is known of a topic; `NotFound` if there is none."""
+        """The settings and the promises of a topic; raises `NotFound` if there is none."""
         return self._portal.call(self._client.topic, name, timeout=timeout)
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a topic and all its records; `NotFound` if there is none."""
+        """Delete a topic and all its records; raises `NotFound` if there is none."""
         self._portal.call(self._client.delete_topic, name, timeout=timeout)
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """One partition of a topic. No I/O: whether it exists shows at the first call on it.
+        """One partition of a topic. No I/O: a missing topic raises at the first call on the log.
 
         ```python
         offsets = cw.log("events").append(Batch.of([b"hello"]))
@@ -149,10 +148,10 @@ class Client:
         """A write-ahead log: regions that many tables share. No I/O.
 
         `codec="rfc"` has the records of CeresDB's proposal instead of our own, and `codec="horaedb"` reads regions that
-        HoraeDB has written. By `layout` a region is two topics, or the two partitions of one (`"one-topic"`).
-        The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
-        `region_bytes_max` bytes are held by live logs, `on_flush_needed(region, tables)` is called on a thread with the
-        tables that hold them, which are then to be flushed and marked.
+        HoraeDB has written. By `layout` a region is two topics, or the two partitions of one (`"one-topic"`). It cleans
+        its open regions every `clean_every` seconds; with None only `clean` does. When live entries hold more than
+        `region_bytes_max` bytes, it calls `on_flush_needed(region, tables)` on a thread, with the tables that hold
+        them; the application then flushes and marks these tables.
 
         ```python
         with cw.wal("metrics").region(7) as region:
@@ -173,14 +172,14 @@ class Client:
     def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does.
 
-        The result is {partition: offsets}. Records without a key go to one partition, chosen anew for each
-        batch. What goes to one partition is atomic; if some partitions fail, the error has `written` and
-        `unknown`, by partition.
+        The result is {partition: offsets}. Records without a key go to one partition, chosen anew for each batch. The
+        records of one partition are atomic; if some partitions fail, the error has `written` and `unknown`, by
+        partition.
         """
         return self._portal.call(self._client.append, topic, batch, timeout=timeout)
 
     def close(self) -> None:
-        """Finish what is under way, and let go; twice is fine."""
+        """Finish the calls under way, and close; a second call has no effect."""
         self._portal.call_to_close(self._client.close)
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ from cordwood.sync.reader import Reader
 
 
 class Log:
-    """One ordered sequence of records, named topic/partition. Making one does no I/O.
+    """One ordered sequence of records, named topic/partition. The constructor does no I/O.
 
     ```python
     log = cw.log("events")
@@ -30,7 +30,7 @@ class Log:
 
     @property
     def verifies_reads(self) -> bool:
-        """Whether every read checks the records against a checksum that was made when they were appended."""
+        """Whether every read checks the records against the checksum of their append."""
         return self._log.verifies_reads
 
     @property
@@ -39,10 +39,10 @@ class Log:
         return self._log.name
 
     def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
-        """Append a batch, and return its offsets once it is durable: a `range` where they are consecutive.
+        """Append a batch, and return its offsets once it is durable: a `range` if they are consecutive.
 
-        `expected` is the offset that the first record must get, else `Conflict`. An empty batch is
-        `InvalidInput`, one over the limit `TooLarge`; neither writes anything.
+        `expected` is the offset that the first record must get, else the call raises `Conflict`. An empty batch raises
+        `InvalidInput`, and one over the limit `TooLarge`; neither writes anything.
 
         ```python
         offsets = log.append(Batch.of([b"a", b"b"]))      # range(0, 2)
@@ -57,12 +57,12 @@ class Log:
         follow: Follow = False,
         topic_id: str | None = None,
     ) -> Reader:
-        """Read [start, stop): from the first kept offset to the end at the call, unless told otherwise.
+        """Read [start, stop); by default from the first kept offset to the end at the call.
 
-        `follow` continues, waiting for new records, up to `stop` if that is given. At the first step, a start below
-        the first kept offset is `Trimmed`, and one beyond the end is `InvalidInput`; `follow="wait"` waits until the
-        log is that long. With the `id` of a `TopicInfo` as `topic_id`, a topic that was deleted and created again
-        since is `Conflict`. A program that keeps its position passes both.
+        With `follow` the reader waits for new records, up to `stop` if that is given. At the first step, a start below
+        the first kept offset raises `Trimmed`, and one beyond the end `InvalidInput`; `follow="wait"` waits until the
+        log is that long. With the `id` of a `TopicInfo` as `topic_id`, the reader raises `Conflict` if the topic was
+        deleted and created again since. A program that keeps its position passes both.
 
         ```python
         with log.read(start=10) as reader:
@@ -82,9 +82,9 @@ class Log:
         return self._portal.call(self._log.offset_at, when, timeout=timeout)
 
     def trim(self, before: int, *, timeout: float | None = None) -> None:
-        """Forget every record below `before`, for good.
+        """Delete every record below `before`, for good.
 
-        Beyond the end is `InvalidInput`; below the start: no effect.
+        Beyond the end it raises `InvalidInput`; below the start it has no effect.
         """
         self._portal.call(self._log.trim, before, timeout=timeout)
 
@@ -92,5 +92,5 @@ class Log:
         return f"<cordwood.sync.Log {self.name}>"
 
     async def _read(self, start: int | None, stop: int | None, follow: Follow, topic_id: str | None) -> log.Reader:
-        # On the loop, as an engine may bind a reader to the loop that asks for it.
+        # On the loop, since an engine may bind a reader to the loop that opens it.
         return self._log.read(start, stop, follow, topic_id)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """An event loop on a daemon thread of its own. Every thread may call into it, except that one."""
+    """An event loop on a daemon thread of its own. Every other thread may call into it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -40,18 +40,18 @@ class Portal:
 
     @property
     def ending(self) -> bool:
-        """Whether it was stopped, since the program ends."""
+        """Whether the end of the program has stopped it."""
         return self._gone is not None and self._gone.reason == "closed"
 
     def check(self) -> None:
-        """Raise `Unavailable` where this portal leads nowhere any more."""
+        """Raise `Unavailable` if this portal has ended, or is in a forked child."""
         if self._gone is not None:
             raise copy(self._gone)
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the coroutine on the loop, and wait for what it returns or raises.
+        """Run the coroutine on the loop, and wait for its result or its error.
 
-        An exception in the waiting thread, as KeyboardInterrupt is, cancels the coroutine.
+        An exception in the waiting thread, such as KeyboardInterrupt, cancels the coroutine.
         """
         self.check()
         if threading.get_ident() == self._thread.ident:
@@ -69,11 +69,11 @@ class Portal:
                 "the program is ending: the call was broken off", outcome="unknown", reason="closed"
             ) from error
         finally:
-            future.cancel()  # no effect on one that is done
+            future.cancel()  # no effect if it is done
             del future  # it holds the error, whose traceback holds this frame: a cycle
 
     def call_to_close(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """As `call`; nothing while the program ends, as everything is let go with it."""
+        """As `call`; does nothing while the program ends, since everything closes with it."""
         try:
             self.call(function)
         except Unavailable:
@@ -81,7 +81,7 @@ class Portal:
                 raise
 
     def call_later(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the coroutine on the loop, some time; every thread may ask, also while the program ends."""
+        """Run the coroutine on the loop some time later; every thread may call this, also while the program ends."""
         if self._gone is None:
             try:
                 self._start(function())
@@ -89,7 +89,7 @@ class Portal:
                 pass
 
     def stop(self) -> None:
-        """Cancel what is under way, and end the thread."""
+        """Cancel the calls under way, and end the thread."""
         self._gone = _ended()
         try:
             self._loop.call_soon_threadsafe(self._stop_asked.set)
@@ -100,8 +100,8 @@ class Portal:
     def abandon(self) -> None:
         """In a forked child, which has the objects of this portal, but not its thread.
 
-        The loop is not closed: its epoll instance is the parent's too, and closing would take the parent's
-        wake-up out of it.
+        The child does not close the loop: its epoll instance is the parent's too, and closing would remove the parent's
+        wake-up from it.
         """
         self._gone = Unavailable(
             "this object was made before the process was forked: connect anew in the child",
@@ -112,18 +112,18 @@ class Portal:
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError as error:  # the loop was closed since we looked
+        except RuntimeError as error:  # the loop was closed after the check
             coroutine.close()
             raise _ended() from error
 
     def _run(self) -> None:
-        # Not asyncio's Runner: it starts a thread to wait for the loop's own ones, which a program that ends may not do
-        # (since Python 3.12). They have ended by then: `concurrent.futures` waits for them before `atexit` is called.
+        # Not asyncio's Runner: it starts a thread to join the loop's own ones, which an ending program may not do
+        # (since Python 3.12). They have ended by then: `concurrent.futures` joins them before `atexit` runs.
         stopped = self._loop.create_task(self._until_stopped())
         try:
             while not stopped.done():
-                # What asyncio lets through ends no more than the call that raised it, whose caller gets it: in a loop
-                # that ended, everybody else's calls would wait for ever.
+                # These exceptions pass through asyncio. They end only the call that raised them, and its caller gets
+                # them; if the loop ended, all other calls would wait for ever.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_until_complete(stopped)
         finally:
@@ -144,7 +144,7 @@ def _ended() -> Unavailable:
 
 _lock = new_lock("sync.portal")
 _portal: Portal | None = None
-_abandoned: list[Portal] = []  # kept, as a loop that is collected closes itself: see Portal.abandon
+_abandoned: list[Portal] = []  # kept, since a loop closes itself when it is collected: see Portal.abandon
 
 
 def portal() -> Portal:

@@ -1,6 +1,6 @@
-"""A reader: blocking. Batches cross threads in chunks, as one hop costs more than many a batch.
+"""A reader: blocking. Batches cross threads in chunks, since a change of threads costs more than a small batch.
 
-Lock: `_turn` is held while a thread waits for the next batch: threads that share a reader take turns.
+Lock: a thread holds `_turn` while it waits for the next batch: threads that share a reader take turns.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from cordwood.sync.portal import Portal
 
 CHUNK_BATCHES_MAX = 64
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
-"""A chunk is full with this many batches, or bytes: the batch that passes it is the last one."""
+"""A chunk is full at this many batches, or bytes: the batch that reaches the limit is its last one."""
 
 
 class Reader:
-    """Batches of one log, in offset order: an iterator, and a context manager that lets its files go.
+    """Batches of one log, in offset order: an iterator, and a context manager that closes it.
 
     ```python
     with log.read(start=10) as reader:
         for batch in reader:
             ...
     ```
-    It may be iterated bare; then it closes at its end, with the connection, or when nobody has it any more.
-    Several threads may share one: each batch goes to one of them. `close` may come from another thread, and
-    ends an iteration that waits. So does the end of the program, where the reader follows the log.
+    It may be iterated without `with`; then it closes at its end, with the connection, or when it is garbage-collected.
+    Several threads may share one: each batch goes to one of them. Another thread may call `close`, which ends an
+    iteration that waits. The end of the program also ends one, if the reader follows the log.
     """
 
     def __init__(self, reader: log.Reader, through: Portal, *, follows: bool = False) -> None:
@@ -46,7 +46,7 @@ class Reader:
         return self._crossing.next()
 
     def close(self) -> None:
-        """Stop reading; twice is fine. A `next` that waits in another thread ends with StopIteration."""
+        """Stop reading; a second call has no effect. A `next` that waits in another thread raises StopIteration."""
         self._crossing.close()
 
     def __enter__(self) -> Self:
@@ -59,7 +59,7 @@ class Reader:
 
 
 class Weighed(Protocol):
-    """What crosses: it tells its bytes, so that a chunk has an end."""
+    """An object that crosses threads: it knows its bytes, which limit a chunk."""
 
     @property
     def weight(self) -> int: ...
@@ -70,7 +70,7 @@ T_co = TypeVar("T_co", bound=Weighed, covariant=True)
 
 
 class AsyncReader(Protocol[T_co]):
-    """What a blocking reader reads from."""
+    """The async reader that a blocking one reads from."""
 
     async def __anext__(self) -> T_co: ...
 
@@ -78,7 +78,7 @@ class AsyncReader(Protocol[T_co]):
 
 
 class Crossing(Generic[T]):
-    """The way of batches from a reader on the loop to the threads that iterate its twin, `owner`."""
+    """Carries batches from a reader on the loop to the threads that iterate its twin, `owner`."""
 
     def __init__(self, owner: object, reader: AsyncReader[T], through: Portal, *, follows: bool = False) -> None:
         self._portal = through
@@ -86,7 +86,7 @@ class Crossing(Generic[T]):
         self._ahead = _ReadAhead(reader)
         self._turn = new_lock("sync.reader")
         dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
-        dropped.atexit = False  # the portal ends then, and everything in it
+        dropped.atexit = False  # at exit the portal ends, with everything in it
 
     def __repr__(self) -> str:
         return repr(self._ahead.reader)
@@ -95,7 +95,8 @@ class Crossing(Generic[T]):
         try:
             return self._next()
         except Unavailable:
-            # A thread that follows a log has no other end. One that reads up to some place must not take this for it.
+            # A thread that follows a log has no other end. One that reads up to an offset must not treat this as its
+            # end.
             if self._follows and self._portal.ending:
                 raise StopIteration from None
             raise
@@ -122,12 +123,11 @@ class Crossing(Generic[T]):
 
 
 class _ReadAhead(Generic[T]):
-    """The side of a reader that lives on the loop: takes what is at hand, up to a chunk, while the caller
-    works.
+    """The side of a reader on the loop: takes the batches that are ready, up to a chunk, while the caller works.
 
-    The caller takes from `ready` and asks for more when that is empty; if it still is, `error` says why, or this
-    is the end. Nothing is handed over as the result of a call, so a call that is interrupted loses no batch, and
-    no error: a reader may tell it once and go on behind it.
+    The caller takes from `ready` and asks for more when that is empty; if it still is, `error` has the reason, or this
+    is the end. No batch is the result of a call, so an interrupted call loses no batch and no error: a reader may raise
+    an error once and continue after it.
     """
 
     def __init__(self, reader: AsyncReader[T]) -> None:
@@ -139,7 +139,7 @@ class _ReadAhead(Generic[T]):
         self._pulling: asyncio.Task[None] | None = None
 
     async def fill(self) -> None:
-        """Return when there is a batch, which is at once for what is there already, or will never be one.
+        """Return when there is a batch, at once if one is ready, or when there will never be one.
 
         An error comes after the batches before it.
         """
@@ -150,14 +150,14 @@ class _ReadAhead(Generic[T]):
             await self._news.wait()
 
     async def close(self) -> None:
-        """Close the reader, which ends a pull that waits in it, and forget what was not taken."""
+        """Close the reader, which ends a waiting pull, and drop the batches that were not taken."""
         self._ended = True
         self.ready.clear()
         self.error = None
         await self.reader.close()
 
     async def _pull(self) -> None:
-        # One task for many batches: those that the reader has at hand come without a turn of the loop.
+        # One task for many batches: ready ones come without a turn of the loop.
         count = size = 0
         try:
             while count < CHUNK_BATCHES_MAX and size < CHUNK_BYTES_MAX:

@@ -18,7 +18,7 @@ _FLUSHES_MAX = 32
 
 
 class Wal:
-    """A write-ahead log: regions, which are logs that many tables share. Making one does no I/O.
+    """A write-ahead log: regions, which are logs that many tables share. The constructor does no I/O.
 
     ```python
     with cw.wal("metrics").region(7) as region:
@@ -38,10 +38,10 @@ class Wal:
         return self._portal.call(self._wal.regions, timeout=timeout)
 
     def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> "Region":
-        """Open a region, or make it. `create=False`: `NotFound` if there is none.
+        """Open a region, or create it. With `create=False` raise `NotFound` if there is none.
 
-        Whoever opens a region owns it: an earlier owner is fenced, and can write no more. This object gives back
-        the region that it has open. On a read-only connection nobody is fenced, and nothing is made.
+        The process that opens a region owns it: an earlier owner is fenced, and can write no more. This object returns
+        the region that it has open already. A read-only connection fences no owner, and creates nothing.
 
         ```python
         with wal.region(7) as region:
@@ -52,7 +52,7 @@ class Wal:
         return Region(self._portal.call(opening.__aenter__), self._portal)
 
     def close(self) -> None:
-        """Close the regions that it has open; twice is fine."""
+        """Close the open regions; a second call has no effect."""
         self._portal.call_to_close(self._wal.close)
 
     def __enter__(self) -> Self:
@@ -84,10 +84,10 @@ class Region:
         self._portal = through
 
     def write(self, table: int, payloads: Sequence[bytes], *, timeout: float | None = None) -> range:
-        """Write logs of one table, all or none of them, and return their sequence numbers once they are durable.
+        """Write entries of one table, all or none of them, and return their sequence numbers once they are durable.
 
-        Numbers of a table begin at 1 and only grow. `Fenced`: another owner has the region. An interrupted write,
-        and one whose time is over, may become durable.
+        Numbers of a table begin at 1 and only grow. Raises `Fenced` if another owner has the region. A write that is
+        interrupted or times out may become durable.
 
         ```python
         region.write(42, [b"first", b"second"])  # range(1, 3)
@@ -96,10 +96,10 @@ class Region:
         return self._portal.call(self._region.write, table, payloads, timeout=timeout)
 
     def write_many(self, writes: Mapping[int, Sequence[bytes]], *, timeout: float | None = None) -> dict[int, range]:
-        """Write logs of several tables; what is of one table is all or nothing: {table: sequence numbers}.
+        """Write entries of several tables, those of each table all or nothing; returns {table: sequence numbers}.
 
-        If some fail, the error has `written` and `unknown`: the numbers of the tables that did and that may have
-        succeeded. Of what cannot be written at all (`InvalidInput`, `TooLarge`) no table's logs are.
+        If some tables fail, the error has `written` and `unknown`: the numbers of the tables that succeeded, and of
+        those that may have. A call that raises `InvalidInput` or `TooLarge` writes no table.
         """
         return self._portal.call(self._region.write_many, writes, timeout=timeout)
 
@@ -108,7 +108,7 @@ class Region:
         return RegionReader(self._portal.call(self._replay), self._portal)
 
     def read(self, table: int, start: int = 1, stop: int | None = None) -> "RegionReader":
-        """Read the logs of one table with the sequence numbers [start, stop), to the end at the call.
+        """Read the entries of one table with the sequence numbers [start, stop), to the end at the call.
 
         ```python
         with region.read(42, start=2) as reader:
@@ -119,13 +119,13 @@ class Region:
         return RegionReader(self._portal.call(self._read, table, start, stop), self._portal)
 
     def recover(self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8) -> RecoveryReport:
-        """Replay the tables, all or these, each in its order: `apply(table, logs)` for each of their writes.
+        """Replay the tables, all or these, each in its order: call `apply(table, logs)` for each of their writes.
 
-        The region is read once for all of them. Up to `concurrency` tables are applied at a time, each on a thread; one
-        that is slow, or for which `apply` raises, holds back none of the others. What it raised is in the report, under
+        It reads the region once for all of them, and applies up to `concurrency` tables at a time, each on a thread. A
+        table that is slow, or whose `apply` raises, does not hold back the others. The report has its error, under
         `failed`.
         """
-        # Not the loop's own threads, which are few: each call may wait for another one.
+        # Not the loop's own threads, which are few: each call may wait for another.
         threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
         async def apply_there(table: int, logs: TableEntries) -> None:
@@ -137,15 +137,15 @@ class Region:
             threads.shutdown(wait=False)
 
     def tables(self) -> dict[int, TableMeta]:
-        """What is known of each table that was written: numbers, and where it lies. No I/O."""
+        """The numbers and the offsets of each table that was written. No I/O."""
         return self._portal.call(self._tables)
 
     def mark_deleted(self, table: int, *, through: int, timeout: float | None = None) -> None:
-        """Say that the logs of a table up to this number, and with it, are not needed any more.
+        """Mark the entries of a table up to this number, and including it, as deleted.
 
-        It is durable on return: they are not given out again, and cleaning makes room of them. At or below an earlier
-        mark, and for a table that is dropped or was never written, it has no effect. Beyond the table's last log it is
-        `InvalidInput`.
+        The mark is durable on return: no read returns them again, and cleaning frees their space. At or below an
+        earlier mark, and for a table that is dropped or was never written, it has no effect. Beyond the table's last
+        entry it raises `InvalidInput`.
 
         ```python
         region.mark_deleted(42, through=2)
@@ -154,36 +154,36 @@ class Region:
         self._portal.call(self._region.mark_deleted, table, through=through, timeout=timeout)
 
     def drop_table(self, table: int, *, timeout: float | None = None) -> None:
-        """Delete all logs of a table that were written before the call, and the table; durable on return.
+        """Delete all entries of a table that were written before the call, and the table; durable on return.
 
-        Its numbers never come back: a write makes the table anew, and goes on behind them. Twice, or of a table that
-        was never written, it has no effect.
+        Its numbers are never reused: a later write creates the table again, and continues after them. For a table that
+        is dropped or was never written it has no effect.
         """
         self._portal.call(self._region.drop_table, table, timeout=timeout)
 
     def snapshot(self, *, timeout: float | None = None) -> None:
-        """Write down what is known of the tables, so that the next open reads only what comes after it.
+        """Write the state of the tables, so that the next open reads only the records after it.
 
-        It is also made by itself: every 64 MiB, 10,000 writes or 10,000 marks (more, where there are more tables), on a
-        drop, by the cleaner and on close.
+        The region also makes one by itself: every 64 MiB, 10,000 writes or 10,000 marks (more if there are more
+        tables), on a drop and on close; so does the cleaner.
         """
         self._portal.call(self._region.snapshot, timeout=timeout)
 
     def clean(self, *, timeout: float | None = None) -> None:
-        """Trim what no table needs any more, after a snapshot that says so.
+        """Trim the records that no table needs any more, after a snapshot that confirms it.
 
-        The oldest live log of any table is where it ends. It is also done in the background, see `cw.wal`.
+        It trims up to the oldest live entry of any table. The background also cleans, see `cw.wal`.
         """
         self._portal.call(self._region.clean, timeout=timeout)
 
     def stats(self) -> RegionStats:
-        """How the region is doing: its size, and who holds it back. No I/O."""
+        """The size of the region, and the tables that hold it back. No I/O."""
         return self._portal.call(self._stats)
 
     def close(self) -> None:
-        """Finish what is under way, leave a snapshot, and let go; twice is fine.
+        """Finish the writes under way, leave a snapshot, and close; a second call has no effect.
 
-        It is closed for everybody who has this region.
+        The region is closed for every user of this object.
         """
         self._portal.call_to_close(self._region.close)
 
@@ -198,7 +198,7 @@ class Region:
     def __repr__(self) -> str:
         return f"<cordwood.sync.Region of {self._region!r}>"
 
-    # On the loop: the state of a region belongs to it.
+    # On the loop, which owns the state of a region.
 
     async def _replay(self) -> wal.RegionReader:
         return self._region.replay()
@@ -214,14 +214,14 @@ class Region:
 
 
 class RegionReader:
-    """The logs of a region, in the order in which they were written: an iterator, and a context manager.
+    """The entries of a region, in the order of their writes: an iterator, and a context manager.
 
     ```python
     with region.replay() as reader:
         for logs in reader:
             print(logs.table, logs.sequences, list(logs.payloads))
     ```
-    It may be iterated bare; then it closes at its end, with the connection, or when nobody has it any more.
+    It may be iterated without `with`; then it closes at its end, with the connection, or when it is garbage-collected.
     """
 
     def __init__(self, reader: wal.RegionReader, through: Portal) -> None:
@@ -237,7 +237,7 @@ class RegionReader:
         return self._crossing.next()
 
     def close(self) -> None:
-        """Stop reading; twice is fine. A `next` that waits in another thread ends with StopIteration."""
+        """Stop reading; a second call has no effect. A `next` that waits in another thread raises StopIteration."""
         self._crossing.close()
 
     def __enter__(self) -> Self:
@@ -253,8 +253,8 @@ OnFlushNeeded: TypeAlias = Callable[[Region, list[int]], None]
 
 
 def ask_on_a_thread(ask: OnFlushNeeded, through: Portal) -> wal.OnFlushNeeded:
-    """The loop goes on while it runs: it uses the region, from its thread."""
-    # A pool that Python waits for when the program ends, with the loop still there: a flush is not cut off half-way.
+    """Call `ask` on a thread: the loop continues meanwhile, since `ask` uses the region from its thread."""
+    # Python joins this pool at the end of the program, while the loop still runs: no flush is cut off half-way.
     threads = ThreadPoolExecutor(_FLUSHES_MAX, "cordwood-flush")
 
     async def ask_there(region: wal.Region, tables: list[int]) -> None:
