@@ -5,7 +5,7 @@ A command group is a module of this package that has
     def add_to(commands: Commands) -> None
 
 which adds its parsers and gives each a `set_defaults(run=...)`, a function from the parsed arguments to the
-exit code. Naming the module in `GROUPS` is all that is needed besides. Exit codes: 0 done, 1 failed,
+exit code. `GROUPS` names the module; nothing else is needed. Exit codes: 0 done, 1 failed,
 2 wrong use, 130 interrupted.
 """
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = command_parser()
         args = parser.parse_args(argv)
-    except SystemExit as done:  # argparse has printed the version, the help or what is wrong
+    except SystemExit as done:  # argparse has printed the version, the help or an error
         return done.code if isinstance(done.code, int) else WRONG_USE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -104,18 +104,18 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (`| head`) has seen enough: that is no failure.
+        # The reader of a pipe (`| head`) has closed it: that is no failure.
         _drop(sys.stdout)
         return DONE
     except OSError as error:
-        # A file that cannot be read, or an output that takes no more. The library itself raises CordwoodErrors.
+        # A file that cannot be read, or a full output. The library itself raises CordwoodErrors.
         _drop(sys.stdout)
         return _fail(f"{error.filename or 'the output'}: {error.strerror or error}", FAILED)
     return code
 
 
 def _drop(output: TextIO) -> None:
-    """Keep the interpreter's flush at exit from complaining again about an output that takes nothing."""
+    """Keep the interpreter's flush at exit from complaining again about an output that fails."""
     try:
         output.flush()
     except OSError:
@@ -123,6 +123,6 @@ def _drop(output: TextIO) -> None:
 
 
 def _fail(why: object, code: int) -> int:
-    # One line, whatever the reason holds.
+    # One line, even if the reason has several.
     print(f"cordwood: {' '.join(str(why).split())}", file=sys.stderr)
     return code

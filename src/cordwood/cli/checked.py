@@ -1,4 +1,4 @@
-"""Arguments that the library checks too, checked before anything is opened: a typo must not leave a folder behind."""
+"""Checks of arguments before the library opens anything and checks them again: a typo must not create a folder."""
 
 import argparse
 from collections.abc import Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def _checked(parse: Callable[[str], T], check: Callable[[T], object]) -> Callable[[str], T]:
-    """An argument as `parse` reads it, if `check` lets it pass."""
+    """An argument as `parse` reads it, if `check` accepts it."""
 
     def read(text: str) -> T:
         value = parse(text)

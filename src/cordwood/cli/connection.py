@@ -19,22 +19,22 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 
 def reading(command: Command) -> Run:
-    """A command that works beside a writing process, and changes nothing."""
+    """A command that works alongside a writing process, and changes nothing."""
     return partial(_run, command, True)
 
 
 def writing(command: Command) -> Run:
-    """A command that needs the folder for itself, and changes what is there."""
+    """A command that needs the folder for itself, and changes it."""
     return partial(_run, command, False)
 
 
 def making(command: Command, check: Check) -> Run:
-    """As `writing`, but it makes the folder where there is none; before that `check` refuses what it would not take."""
+    """As `writing`, but it creates a missing folder; before that, `check` refuses invalid arguments."""
     return partial(_run, command, False, check=check)
 
 
 async def topic_info(cw: Client, name: str) -> TopicInfo:
-    """As `cw.topic`; its error names the command, where the library's names the call."""
+    """As `cw.topic`, but its error names the command, while the library's names the call."""
     try:
         return await cw.topic(name)
     except NotFound as error:
@@ -42,7 +42,7 @@ async def topic_info(cw: Client, name: str) -> TopicInfo:
 
 
 def partitions_of(info: TopicInfo, wanted: int | None) -> range:
-    """The partition that was asked for, or all of the topic's."""
+    """The wanted partition, or all partitions of the topic."""
     if wanted is None:
         return range(info.partitions)
     if wanted >= info.partitions:
@@ -51,7 +51,7 @@ def partitions_of(info: TopicInfo, wanted: int | None) -> range:
 
 
 def one_partition(info: TopicInfo, wanted: int | None, why: str) -> int:
-    """The one partition that is meant; `InvalidInput` where there is a choice."""
+    """The one partition that the command needs; raises `InvalidInput` if there is a choice."""
     if wanted is None and info.partitions > 1:
         raise InvalidInput(f"topic {info.name!r} has {info.partitions} partitions, and {why}: say --partition N")
     return partitions_of(info, wanted)[0]
@@ -67,7 +67,7 @@ async def _connect_and_run(command: Command, read_only: bool, check: Check | Non
     url = parse_url(url_of(args), config)
     if check is not None:
         check(url, args)
-    # Connecting would make it. After a typo in the url, an empty folder would then pass for the one that was meant.
+    # `connect` would create it. After a typo in the url, an empty folder would then pass for the intended one.
     elif isinstance(url, FileUrl) and not url.path.exists():
         raise Unavailable(f"{url.path} does not exist: `cordwood topics create NAME` makes it", reason="unreachable")
     connecting = connect(url_of(args), config=config, timeout=timeout_of(args), wait=wait_of(args), read_only=read_only)

@@ -1,4 +1,4 @@
-"""Running a command's coroutine, so that Ctrl-C is noticed whenever it comes."""
+"""Running a command's coroutine, so that Ctrl-C interrupts it at any time."""
 
 import asyncio
 import signal
@@ -12,8 +12,8 @@ T = TypeVar("T")
 def run(main: Coroutine[object, object, T]) -> T:
     """As asyncio.run, but a signal always wakes the loop.
 
-    Python looks for signals between two of its instructions. One that comes after the last look before the loop goes to
-    sleep is found when the loop wakes, which of one that follows a quiet log may be never.
+    Python checks for signals between two of its instructions. A signal after the last check before the loop sleeps is
+    handled only when the loop wakes, and a loop that follows a quiet log may never wake.
     """
     return asyncio.run(_run_woken_by_signals(main))
 

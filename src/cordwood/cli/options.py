@@ -1,4 +1,4 @@
-"""Options that several commands have, and how their values are written."""
+"""Options that several commands have, and the syntax of their values."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from cordwood.errors import InvalidInput
 DEFAULT_URL = "file:./cordwood-data"
 URL_VARIABLE = "CORDWOOD_URL"
 TIMEOUT_SECONDS = 30
-TIMEOUT_MAX = timedelta(days=365)  # more makes no sense, and clocks of the system end somewhere
+TIMEOUT_MAX = timedelta(days=365)  # more makes no sense, and the system's clocks have limits
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {
@@ -26,9 +26,10 @@ _QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
 
 
 class IntermixedParser(argparse.ArgumentParser):
-    """Options may stand anywhere among the arguments, also between two of a list, as in most programs.
+    """Options may come anywhere among the arguments, also between two of a list, as in most programs.
 
-    Plain argparse takes a list of arguments in one piece only, and `parse_intermixed_args` knows no subcommands.
+    Plain argparse takes a list of arguments in one piece only, and `parse_intermixed_args` does not support
+    subcommands.
     """
 
     _splitting = False
@@ -44,7 +45,7 @@ class IntermixedParser(argparse.ArgumentParser):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Where, and how it is shown. Suppressed defaults: a subcommand's must not undo what stood before its name."""
+    """Add the url and output options. Without defaults: a subcommand's must not undo an option before its name."""
     parser.add_argument(
         "--url",
         default=argparse.SUPPRESS,
@@ -91,7 +92,7 @@ def url_of(args: argparse.Namespace) -> str:
 
 
 def config_of(args: argparse.Namespace) -> dict[str, str]:
-    """The settings in the file of `--config`. An error shows of a line its name at most: the rest may be secret."""
+    """The settings in the file of `--config`. An error shows at most the name of a line: the rest may be secret."""
     path: str | None = getattr(args, "config", None)
     if path is None:
         return {}
@@ -142,7 +143,7 @@ def duration(text: str) -> timedelta:
 
 
 def timeout(text: str) -> timedelta:
-    """A time span that somebody may wait for.
+    """A time span that is short enough for a timeout.
 
     >>> timeout("1.5s")
     datetime.timedelta(seconds=1, microseconds=500000)
@@ -207,7 +208,7 @@ def header(text: str) -> tuple[str, bytes]:
         raise argparse.ArgumentTypeError(f"{text!r} is no header: write NAME=VALUE")
     try:
         name.encode()
-    except UnicodeEncodeError:  # the arguments of a process are bytes, and need not be text
+    except UnicodeEncodeError:  # the arguments of a process are bytes, and may be no text
         raise argparse.ArgumentTypeError(
             f"{text!r}: the name of a header is UTF-8; its value may be any bytes"
         ) from None

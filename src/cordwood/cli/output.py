@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, JSON lines for machines."""
+"""The output of a command: tables for people, JSON lines for machines."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 NULL = "∅"
 
 _GAP = "  "
-_COLUMN_WIDTH_MAX = 250  # a topic's name fits; a key of a megabyte is shown, but must not make every line that long
+_COLUMN_WIDTH_MAX = 250  # a topic's name fits; a key of a megabyte must not make every line that long
 
 
 def print_json(entry: Mapping[str, object]) -> None:
@@ -21,10 +21,10 @@ def print_json(entry: Mapping[str, object]) -> None:
 
 
 def print_ack(entry: Mapping[str, object]) -> None:
-    """One object on one line, now: an ack that stays in a buffer is of no use to whoever waits for it.
+    """Print one object on one line, and flush: an ack in a buffer is of no use to a program that waits for it.
 
-    Where a command only shows things, a pipe that nobody reads is a reason to stop in peace. One that writes has not
-    done then what it was asked to.
+    A command that only reads ends without an error when its pipe is closed. For a command that writes, a closed pipe is
+    a failure: it has not done its work.
     """
     try:
         print_json(entry)
@@ -38,33 +38,33 @@ def json_line(entry: Mapping[str, object]) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """A heading and the rows, in columns; those named in `numbers` are flush right."""
+    """Print a heading and the rows, in columns; those named in `numbers` are aligned right."""
     table = Table(columns, numbers)
     table.add(rows)
     table.flush()
 
 
 def escape_what_cannot_be_shown() -> None:
-    """A terminal may know ASCII only, and a name of a file may be no text at all: `\\u2205` is better than an error."""
+    """A terminal may support only ASCII, and a file name may be no text at all: `\\u2205` is better than an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def keep_stdout_for_output() -> None:
-    """Where stderr is closed nobody hears what goes there: `print`, and argparse, would take stdout instead."""
+    """If stderr is closed, drop its output: `print`, and argparse, would write it to stdout instead."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as long as the process lives
 
 
 def flush() -> None:
-    if sys.stdout is not None:  # closed by whoever started the process
+    if sys.stdout is not None:  # the parent process may have closed it
         sys.stdout.flush()
 
 
 class Table:
-    """A table that may go on and on: the first rows that are flushed decide how wide the columns are.
+    """A table without an end: the first rows that are flushed decide the widths of the columns.
 
-    `width` is where lines are cut, so that one record stays one line of a terminal.
+    Lines are cut at `width`, so that one record stays one line of a terminal.
     """
 
     def __init__(self, columns: Sequence[str], numbers: Sequence[str] = (), width: int | None = None) -> None:
@@ -97,7 +97,7 @@ class Table:
 
 
 def text_of(data: bytes | None) -> str:
-    """Bytes for people: text, with what a terminal would act on escaped; else `base64:…`.
+    """Bytes for people: text, with control characters escaped; else `base64:…`.
 
     >>> text_of(b"caf\\xc3\\xa9"), text_of(b"\\x1b[2J"), text_of(b"\\xff"), text_of(None)
     ('café', '\\\\x1b[2J', 'base64:/w==', '∅')
@@ -112,7 +112,7 @@ def text_of(data: bytes | None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text that others chose, with what a terminal would act on escaped.
+    """Text from another source, with control characters escaped.
 
     >>> shown("caf\\u00e9"), shown("\\x1b[2J")
     ('café', '\\\\x1b[2J')
@@ -123,7 +123,7 @@ def shown(text: str) -> str:
 
 
 def json_of(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes for machines: a string where they are UTF-8, else {"base64": "…"}, which no text can be taken for.
+    """Bytes for machines: a string if they are UTF-8, else {"base64": "…"}, which differs from any text.
 
     >>> json_of(b"hi"), json_of(b"\\xff"), json_of(None)
     ('hi', {'base64': '/w=='}, None)
@@ -177,7 +177,7 @@ def size_of(size: float) -> str:
 
 
 def _cut(line: str, width: int) -> str:
-    """The line, or as much of it as a terminal of that width shows in one."""
+    """The line, or as much of it as a terminal of that width shows in one line."""
     if line.isascii():
         return line if len(line) <= width else line[: width - 1] + "…"
     taken = fits = 0
@@ -186,7 +186,7 @@ def _cut(line: str, width: int) -> str:
         if taken > width:
             return line[:fits] + "…"
         if taken < width:
-            fits = number + 1  # and the ellipsis beside it
+            fits = number + 1  # with the ellipsis after it
     return line
 
 

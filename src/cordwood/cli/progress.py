@@ -1,4 +1,4 @@
-"""How far long work has come: one line on stderr that is rewritten, only where a person sees it."""
+"""The progress of long work: one line on stderr that is rewritten, only on a terminal."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ _EVERY_SECONDS = 0.2
 
 
 class Progress:
-    """Counts records and bytes; shows nothing where stderr is no terminal, or for work that is done at once."""
+    """Counts records and bytes; shows nothing if stderr is no terminal, or for work that is done at once."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

@@ -1,4 +1,4 @@
-"""`cordwood topics`: list topics; make, alter or delete one."""
+"""`cordwood topics`: list topics; create, alter or delete one."""
 
 import argparse
 import asyncio
@@ -128,7 +128,7 @@ async def _list(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def _records(cw: Client, info: TopicInfo) -> int:
-    """How many records the topic keeps, all partitions together."""
+    """The number of kept records of the topic, all partitions together."""
     kept = 0
     for first in range(0, info.partitions, _AT_ONCE):
         logs = [cw.log(info.name, n) for n in range(first, min(first + _AT_ONCE, info.partitions))]
@@ -159,7 +159,7 @@ async def _create(cw: Client, args: argparse.Namespace) -> None:
 
 
 def _alter(args: argparse.Namespace) -> int:
-    # Checked before the folder is opened, and its lock taken.
+    # Checked before the command opens the folder and takes its lock.
     if args.retention is LEFT_OUT and args.retention_bytes is LEFT_OUT:
         raise InvalidInput("nothing to change was named: say --retention or --retention-bytes; none removes a limit")
     return writing(_alter_now)(args)
@@ -174,7 +174,7 @@ async def _alter_now(cw: Client, args: argparse.Namespace) -> None:
 
 
 def _delete(args: argparse.Namespace) -> int:
-    # Asked before anything is opened: whoever thinks it over holds no lock.
+    # Asked before the command opens anything: a user who thinks it over holds no lock.
     if not args.yes and not _confirm(args.name):
         print("nothing was deleted", file=sys.stderr)
         return FAILED

@@ -17,7 +17,7 @@ from cordwood.records import Batch
 
 from .lines import LineBatches
 
-_RECORD_BYTES = 32  # more than offsets, validity and timestamp of a record take in a frame
+_RECORD_BYTES = 32  # more than the offsets, validity and timestamp of a record take in a frame
 
 
 async def append(cw: Client, args: argparse.Namespace) -> None:
@@ -33,7 +33,7 @@ async def append(cw: Client, args: argparse.Namespace) -> None:
         else:
             await _append_lines(appender, info.batch_bytes_max)
     finally:
-        # Also of an append that was interrupted or failed half way: what was acked is there to stay.
+        # Also after an append that was interrupted or failed half-way: acked records stay.
         appender.report()
     if not appender.acked and not wants_json(args):
         print("nothing was appended")
@@ -65,7 +65,7 @@ async def _append_lines(appender: "_Appender", bytes_max: int) -> None:
 
 
 class _Appender:
-    """Appends values with the key and the headers of the command, and keeps what was acked."""
+    """Appends values with the key and the headers of the command, and counts the acked records."""
 
     def __init__(self, cw: Client, info: TopicInfo, args: argparse.Namespace) -> None:
         self._cw = cw
@@ -80,7 +80,7 @@ class _Appender:
 
     @property
     def record_bytes(self) -> int:
-        """What a record takes besides its value."""
+        """The bytes of a record besides its value."""
         headers = sum(len(name.encode()) + len(value) + 16 for name, value in self._headers)
         return _RECORD_BYTES + len(self._key or b"") + headers
 
@@ -99,7 +99,7 @@ class _Appender:
 
     def report(self) -> None:
         if self._json:
-            return  # each ack was printed when it came
+            return  # each ack was printed on arrival
         columns = ("PARTITION", "FIRST", "LAST", "RECORDS")
         rows = [
             (str(partition), str(first), str(last), f"{records:,}")
@@ -113,6 +113,6 @@ class _Appender:
             first, _, records = self.acked.get(partition, (offsets[0], 0, 0))
             self.acked[partition] = first, offsets[-1], records + len(offsets)
             if self._json:
-                # The records are counted: on Kafka, those of others may stand between them.
+                # The records are counted: on Kafka, records of other writers may come between them.
                 place = {"start": offsets[0], "stop": offsets[-1] + 1, "records": len(offsets)}
                 print_ack({"topic": self._topic, "partition": partition, **place})

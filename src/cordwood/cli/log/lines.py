@@ -1,4 +1,4 @@
-"""Lines of a pipe, a terminal or a file, a batch at a time and in bounded memory."""
+"""The lines of a pipe, a terminal or a file, a batch at a time and in bounded memory."""
 
 import asyncio
 import os
@@ -7,16 +7,16 @@ import select
 from cordwood.errors import TooLarge
 
 BATCH_BYTES = 1024 * 1024
-"""A batch is full at this many bytes, or at half of what one append takes: far more than a sync costs."""
+"""A batch is full at this many bytes, or at half the limit of an append: far more work than a sync."""
 
 _READ_BYTES = 256 * 1024
 
 
 class LineBatches:
-    """Takes what is there, up to a batch, and waits only while there is nothing at all.
+    """Takes the lines that are ready, up to a batch, and waits only while there are none.
 
-    So a program that writes a line now and then sees each of them appended at once, and a large file goes in large
-    batches. `record_bytes` is what a record costs besides its line.
+    So each line of a program that writes now and then is appended at once, and a large file is appended in large
+    batches. `record_bytes` are the bytes of a record besides its line.
     """
 
     def __init__(self, descriptor: int, record_bytes: int, line_bytes_max: int) -> None:
@@ -32,7 +32,7 @@ class LineBatches:
         self._too_long: TooLarge | None = None
 
     async def next(self) -> list[bytes]:
-        """The next lines, without their line ends; none at the end. `TooLarge` after all lines before the long one."""
+        """The next lines, without line ends; none at the end. Raises `TooLarge` after all lines before the long one."""
         while not self._lines and not self._at_end:
             await readable(self._descriptor)
             self._read_what_is_there()
@@ -52,10 +52,10 @@ class LineBatches:
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, "the input") from error  # which a descriptor alone does not name
+            raise OSError(error.errno, error.strerror, "the input") from error  # a descriptor has no file name
         if not data:
             self._at_end = True
-            data = b"" if not self._rest_bytes else b"\n"  # the last line may have no end
+            data = b"" if not self._rest_bytes else b"\n"  # the last line may have no line end
         head, *tail = data.split(b"\n")
         self._rest.append(head)
         self._rest_bytes += len(head)
@@ -90,13 +90,13 @@ class LineBatches:
 
 
 async def readable(descriptor: int) -> None:
-    """Until a read would not block."""
+    """Wait until a read would not block."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     try:
         loop.add_reader(descriptor, ready.set)
     except PermissionError:
-        return  # a file, or /dev/null: reading never blocks
+        return  # a file, or /dev/null: a read never blocks
     try:
         await ready.wait()
     finally:

@@ -42,7 +42,7 @@ async def read(cw: Client, args: argparse.Namespace) -> None:
 
 async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Printer) -> None:
     left = sys.maxsize if args.limit is None else args.limit
-    # Where the records themselves go to a terminal, they are the progress.
+    # Records that go to a terminal are the progress themselves.
     quiet = sys.stdout is None or sys.stdout.isatty()
     with Progress("read") as progress:
         async for partition, batch in _together(logs, args) if args.follow and len(logs) > 1 else _in_turn(logs, args):
@@ -50,7 +50,7 @@ async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Pr
             printer.print(partition, wanted)
             left -= len(wanted)
             if args.follow:
-                flush()  # whoever follows wants to see it now
+                flush()  # a follower's output must appear at once
             if not quiet:
                 progress.add(len(wanted), wanted.values.data_bytes)
             if not left:
@@ -71,7 +71,7 @@ async def _in_turn(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterat
 
 
 async def _together(logs: Sequence[Log], args: argparse.Namespace) -> AsyncIterator[tuple[int, StoredBatch]]:
-    """Follow several logs: batches as they come."""
+    """Follow several logs: yield batches as they arrive."""
     queue: asyncio.Queue[tuple[int, StoredBatch]] = asyncio.Queue(_QUEUED_BATCHES)
 
     async def pass_on(log: Log) -> None:
@@ -97,7 +97,7 @@ async def _together(logs: Sequence[Log], args: argparse.Namespace) -> AsyncItera
 
 
 async def _first_failure(tasks: Sequence["asyncio.Future[None]"]) -> None:
-    """Followers end by failing only."""
+    """Wait for the first error: followers have no other end."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
@@ -111,7 +111,7 @@ async def _start(log: Log, args: argparse.Namespace) -> int | None:
 
 
 async def _while_somebody_reads(printing: "asyncio.Future[None]") -> None:
-    """Stop as soon as the other end of the pipe is closed: a follower may have nothing to write for hours."""
+    """Stop as soon as the reader of the pipe closes it: a follower may have nothing to write for hours."""
     output = _output_pipe()
     if output is None:
         await printing
@@ -119,7 +119,7 @@ async def _while_somebody_reads(printing: "asyncio.Future[None]") -> None:
     loop = asyncio.get_running_loop()
     alone = asyncio.Event()
     tasks: list[asyncio.Future[Any]] = [printing, asyncio.ensure_future(alone.wait())]
-    # The writing end of a pipe is never readable; what the loop reports for it is that its reader has gone.
+    # The writing end of a pipe is never readable; the loop reports it when its reader has closed it.
     loop.add_reader(output, alone.set)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +137,7 @@ def _output_pipe() -> int | None:
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError):
-        return None  # closed, or replaced by something without a descriptor
+        return None  # closed, or replaced by an object without a descriptor
     return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
 
 

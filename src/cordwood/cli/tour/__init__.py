@@ -1,13 +1,13 @@
-"""`cordwood tour`: uses the product as a user would, and says what it does with numbers of this very run.
+"""`cordwood tour`: uses the product as a user would, and describes each step with numbers of this very run.
 
 A chapter is a module that has
 
     TITLE: str
     async def run(stage: Stage) -> Facts
 
-It does something real on the stage's folder, narrates with `stage.say`, and returns what it measured; where its part
-is missing on this machine it raises `Missing`, which is one line, and the tour goes on. `CHAPTERS` is their order:
-a later one may use what an earlier one wrote.
+It does real work on the stage's folder, narrates with `stage.say`, and returns its measurements. If a requirement is
+missing on this machine it raises `Missing`, which prints one line, and the tour continues. `CHAPTERS` is their order: a
+later one may use the records of an earlier one.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the folder, and say where it is")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--folder", type=Path, metavar="PATH", help="use this new or empty folder, and keep it")
-    # Only if given: the tour must never play in the folder that $CORDWOOD_URL names.
+    # Only if given: the tour must never use the folder that $CORDWOOD_URL names.
     where.add_argument("--url", metavar="URL", help="the same as a url, file:PATH")
     parser.set_defaults(run=_run)
 
@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
 async def _tour(folder: Path, *, as_json: bool) -> int:
     tour = asyncio.current_task()
     assert tour is not None
-    # Cleaned up like Ctrl-C: the folder goes, and so do the processes that the tour has started.
+    # The same clean-up as for Ctrl-C: it removes the folder, and ends the processes that the tour has started.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, tour.cancel, "SIGTERM")
     began = time.perf_counter()
     stage = Stage(folder, narrating=not as_json)
@@ -122,7 +122,7 @@ def _empty_folder(path: Path) -> Path:
 
 
 def _fresh_folder() -> Path:
-    # /tmp is often kept in memory, where a sync costs nothing and says nothing; /var/tmp is meant to survive a reboot.
+    # /tmp is often in memory, where a sync costs nothing and proves nothing; /var/tmp is meant to survive a reboot.
     try:
         return Path(tempfile.mkdtemp(prefix="cordwood-tour-", dir="/var/tmp"))
     except OSError:

@@ -20,7 +20,7 @@ async def run(stage: Stage) -> Facts:
     stage.say("The same objects without async and await, also for several threads, and beside async code:")
     stage.show(f'with cordwood.sync.connect("{stage.url}") as cw:')
     stage.show(f'    cw.log("{TOPIC}").append(Batch.of([b"hello"]))')
-    # On a thread, since this one has an event loop to run.
+    # On a thread, since this one runs an event loop.
     seconds, seen = await asyncio.to_thread(_use, stage.url)
     count = _THREADS * _APPENDS
     if seen != count:
@@ -33,7 +33,7 @@ async def run(stage: Stage) -> Facts:
 
 
 def _use(url: str) -> tuple[float, int]:
-    """Append from several threads, then read that back: seconds, and the records that were read."""
+    """Append from several threads, then read back; return the seconds, and the number of records read."""
     with sync.connect(url) as cw:
         log = cw.log(TOPIC)
         _, stop = log.bounds()

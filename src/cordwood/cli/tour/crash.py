@@ -1,4 +1,4 @@
-"""Chapter: kill -9 of a writing process, and what is left."""
+"""Chapter: kill -9 of a writing process, and the records that survive."""
 
 import time
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The program that the crash chapter kills: writes for ever, and tells on stdout what was acked.
+"""The program that the crash chapter kills: it writes for ever, and prints each ack on stdout.
 
 python -m cordwood.cli.tour.crash_writer URL
 """
@@ -18,7 +18,7 @@ BATCH_RECORDS = 20
 
 
 def values(writer: int, number: int) -> list[bytes]:
-    """What batch `number` of a writer holds: anybody can tell from an ack what must be there."""
+    """The values of batch `number` of a writer: an ack alone tells the reader which values must be there."""
     return [b"%d/%d/%d" % (writer, number, place) for place in range(BATCH_RECORDS)]
 
 
@@ -26,7 +26,7 @@ async def _write(log: Log, writer: int) -> None:
     number = 0
     while True:
         offsets: Sequence[int] = await log.append(Batch.of(values(writer, number)))
-        # One write of less than a pipe's buffer: a line is there whole, or not at all. A closed pipe ends the program.
+        # One write of less than a pipe's buffer: a line arrives whole, or not at all. A closed pipe ends the program.
         os.write(sys.stdout.fileno(), b"%d %d %d\n" % (offsets[0], writer, number))
         number += 1
 

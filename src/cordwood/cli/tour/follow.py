@@ -1,4 +1,4 @@
-"""Chapter: a second process that reads beside the writer."""
+"""Chapter: a second process that reads alongside the writer."""
 
 import json
 import time
@@ -35,7 +35,7 @@ async def run(stage: Stage) -> Facts:
             delays.append(time.perf_counter() - acked)
         pid = follower.pid
         code = await follower.wait()
-    # The first delay is mostly that of starting Python.
+    # The first delay is mostly the start of Python.
     delay_ms = median(delays[1:]) * 1000
     stage.say(
         f"Process {pid} saw {_RECORDS} records, each {delay_ms:.1f} ms (median) after its ack here, and ended with exit"

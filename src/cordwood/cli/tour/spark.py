@@ -12,10 +12,10 @@ from .stage import TOPIC, Facts, Missing, Stage
 
 TITLE = "To Spark"
 
-# In a process of its own: Spark and its Java leave with it, and what they have to say stays out of the tour.
+# In a process of its own: Spark and its Java end with it, and their output stays out of the tour.
 _PROGRAM = "from cordwood.cli.tour.spark_reader import main; main()"
 
-# Less than a chapter may take: a busy machine costs the tour this chapter, and no other.
+# Less than the limit of a chapter: on a busy machine the tour loses this chapter, and no other.
 _SECONDS_MAX = 110
 
 

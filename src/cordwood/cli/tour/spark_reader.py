@@ -1,4 +1,4 @@
-"""What the chapter on Spark runs in another process: reads a topic, as a batch and as a stream, and prints JSON."""
+"""The program that the chapter on Spark runs: it reads a topic, as a batch and as a stream, and prints JSON."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from cordwood import pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What starts in the least time: the tour reads little.
+# The settings that start fastest: the tour reads little.
 _SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _stream(spark: "SparkSession", url: str, topic: str, checkpoint: str) -> int:
-    """Run a query to the end of what is there; how many records it has got."""
+    """Run a query to the present end of the logs; return the number of its records."""
     frame = pipeline.read_stream(spark, url, topic, startingOffsets="earliest")
     query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()

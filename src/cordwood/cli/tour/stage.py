@@ -1,4 +1,4 @@
-"""What a chapter of the tour works with: the folder, a connection, a voice, and other processes."""
+"""The tools of a chapter of the tour: the folder, a connection, its narration, and other processes."""
 
 import asyncio
 import os
@@ -19,14 +19,14 @@ Facts: TypeAlias = Mapping[str, object]
 
 TOPIC = "events"
 
-_WIDTH_MIN = 20  # in less no text can be read, and beside an indent there may be nothing left
+_WIDTH_MIN = 20  # text in fewer columns is not readable, and an indent may leave none
 _WIDTH_MAX = 100
 _INDENT = 3
 _KILLED_AFTER_SECONDS = (0.5, 1.0)
 
 
 class Missing(Exception):
-    """A chapter's part is not on this machine; the message says what to do about it."""
+    """A requirement of a chapter is not on this machine; the message has the remedy."""
 
 
 class Stage:
@@ -48,7 +48,7 @@ class Stage:
         return url_of(self.data)
 
     def say(self, text: str, *, indent: int = _INDENT) -> None:
-        """Tell a person, now: what is being done may take a moment."""
+        """Print a text for people at once: the next step may take a moment."""
         if self._narrating:
             line = textwrap.fill(
                 text.lstrip("\n"), self._width - indent, break_long_words=False, break_on_hyphens=False
@@ -56,16 +56,16 @@ class Stage:
             print("\n" * text.startswith("\n") + textwrap.indent(line, " " * indent), flush=True)
 
     def show(self, code: str) -> None:
-        """A line of the program that the chapter runs, as it stands."""
+        """Print a line of the chapter's program, verbatim."""
         if self._narrating:
             print(textwrap.indent(code, " " * (_INDENT + 3)), flush=True)
 
     @asynccontextmanager
     async def process(self, *arguments: str, errors: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Another Python process, which ends with this block at the latest; `errors` is where its stderr goes.
+        """Another Python process, which ends with this block at the latest; `errors` is the target of its stderr.
 
-        It has a session of its own: a terminal's Ctrl-C is for the tour, which ends it with all that it has started. If
-        the tour itself is killed, the process finds its output pipe closed, and ends by that.
+        It has a session of its own: a terminal's Ctrl-C goes to the tour, which ends this process with its children. If
+        the tour itself is killed, the process finds its output pipe closed, and ends.
         """
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -78,18 +78,18 @@ class Stage:
         try:
             yield process
         finally:
-            # Killing one that has ended would take its exit code from asyncio, which says so on stderr.
+            # A kill of an ended process would take its exit code from asyncio, which complains on stderr.
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             await _wait_for_end(process)
 
     async def run_until_killed(self, *arguments: str) -> tuple[list[bytes], int]:
-        """Another Python process that is killed (SIGKILL) at a random moment: the lines that it had printed whole, and
-        its id."""
+        """Run another Python process, and kill it (SIGKILL) at a random moment; return its complete lines, and its
+        id."""
         async with self.process(*arguments) as process:
             assert process.stdout is not None
-            # Counted from the first line, so that a slow start of Python takes nothing from it.
+            # Timed from the first line, so that a slow start of Python does not count.
             lines = [await process.stdout.readline()]
             seconds = random.uniform(*_KILLED_AFTER_SECONDS)
             killing = asyncio.get_running_loop().call_later(seconds, process.kill)
@@ -103,9 +103,9 @@ class Stage:
 
 
 async def _wait_for_end(process: asyncio.subprocess.Process) -> None:
-    """Until a process that ends is gone, and its pipe closed.
+    """Wait until an ending process is gone, and its pipe closed.
 
-    A second Ctrl-C waits for that too: asyncio complains on stderr about what is left in a loop that is closed.
+    A second Ctrl-C waits for that too: asyncio complains on stderr about a closed loop that still has processes.
     """
     cancelled: asyncio.CancelledError | None = None
     while True:
@@ -123,16 +123,16 @@ def url_of(folder: Path) -> str:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files of a folder take on the disk, preallocated space included."""
+    """The disk space of the files of a folder, preallocated space included."""
     total = 0
     for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # plogs go in the background
+        with suppress(FileNotFoundError):  # plogs are deleted in the background
             total += path.stat().st_blocks * 512
     return total
 
 
 def filesystem_of(path: Path) -> str:
-    """The kind of file system that a path is on, in words: whether a sync reaches a disk depends on it."""
+    """The kind of file system of a path, in words: it decides whether a sync reaches a disk."""
     kinds = {}
     for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
         _, mount, kind, *_ = line.split(" ")

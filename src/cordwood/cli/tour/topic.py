@@ -1,4 +1,4 @@
-"""Chapter: connect to a folder, and make a topic."""
+"""Chapter: connect to a folder, and create a topic."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Chapter: forgetting old records, and the disk space that it gives back."""
+"""Chapter: trimming old records, and the disk space that this frees."""
 
 from cordwood.cli.output import size_of
 from cordwood.errors import CordwoodError, Trimmed

@@ -1,4 +1,4 @@
-"""Chapter: many tables share one write-ahead log, whose owner is killed, and recovered from."""
+"""Chapter: many tables share one write-ahead log, whose owner is killed, and the next owner recovers it."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The program that the chapter on the write-ahead log kills: many tables write, and it tells on stdout what was acked.
+"""The program that the chapter on the write-ahead log kills: many tables write, and it prints each ack on stdout.
 
 python -m cordwood.cli.tour.wal_writer URL
 """
@@ -14,11 +14,11 @@ NAME = "metrics"
 REGION = 7
 TABLES = 200
 LOGS = 10
-"""Logs of a write."""
+"""Entries of a write."""
 
 
 def payload(table: int, sequence: int) -> bytes:
-    """What a log holds: anybody can tell from an ack what must be there."""
+    """The payload of an entry: an ack alone tells the reader which payloads must be there."""
     return b"log %d of table %d" % (sequence, table)
 
 
@@ -28,7 +28,7 @@ async def _write(region: Region, table: int) -> None:
         payloads = [payload(table, sequence) for sequence in range(following, following + LOGS)]
         sequences = await region.write(table, payloads)
         following = sequences.stop
-        # One write of less than a pipe's buffer: a line is there whole, or not at all. A closed pipe ends the program.
+        # One write of less than a pipe's buffer: a line arrives whole, or not at all. A closed pipe ends the program.
         os.write(sys.stdout.fileno(), b"%d %d\n" % (table, sequences[-1]))
 
 

@@ -32,7 +32,7 @@ async def run(stage: Stage) -> Facts:
 
 
 async def _rate(log: Log, writers: int, seconds: float) -> float:
-    """Acked appends of one record a second."""
+    """The acked appends per second, each of one record."""
     value = b"x" * 100
     began = time.perf_counter()
     end = began + seconds

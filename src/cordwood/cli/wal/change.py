@@ -1,4 +1,4 @@
-"""Verbs that change a region, and so own it for a moment."""
+"""Verbs that change a region, and own it for that moment."""
 
 import argparse
 import os

@@ -27,7 +27,7 @@ async def record_bytes_max(cw: Client, args: argparse.Namespace) -> int:
 
 
 async def _region(cw: Client, args: argparse.Namespace, create: bool) -> Region:
-    # Nothing runs in the background: the command is over before it would.
+    # No background cleaning: the command ends before it would start.
     wal = cw.wal(args.name, codec=args.codec, layout=args.layout, clean_every=None)
     try:
         return await wal.region(args.region, create=create)

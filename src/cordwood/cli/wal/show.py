@@ -1,4 +1,4 @@
-"""Verbs that only look: nobody is fenced, and nothing is made."""
+"""Verbs that only read: they fence no owner, and create nothing."""
 
 import argparse
 import shutil
