@@ -1,7 +1,7 @@
-"""What every engine of logs must do, as tests: subclass `LogConformance` in a test file, and pytest runs them.
+"""The conformance tests of every engine of logs: subclass `LogConformance` in a test file, and pytest runs them.
 
-`under_test` has what an engine tells the suite; each other module is one theme, and `conformance` puts them
-together. The suite needs pytest and pytest-asyncio (auto mode): `pip install 'cordwood[testing]'`. The servers in
+`under_test` has the properties that an engine declares; each other module is one theme, and `conformance` combines
+them. The suite needs pytest and pytest-asyncio (auto mode): `pip install 'cordwood[testing]'`. The servers in
 `cordwood.testing.kafka` do not. Imports `sync`, `client` and below.
 
 ```python

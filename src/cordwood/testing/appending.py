@@ -1,4 +1,4 @@
-"""What one append does: offsets, and every part of a record as it was given."""
+"""One append: its offsets, and every part of a record as it was given."""
 
 import time
 from typing import Any
@@ -156,7 +156,7 @@ class Appending(UnderTest):
 
     async def test_what_is_no_batch_is_a_type_error(self, log: Log) -> None:
         with pytest.raises(TypeError):
-            await log.append([b"a"])  # type: ignore[arg-type]  # that is what is tested
+            await log.append([b"a"])  # type: ignore[arg-type]  # tested on purpose
         assert await log.bounds() == (0, 0)
 
     @promised("expected_offsets")

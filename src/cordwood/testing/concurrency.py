@@ -1,4 +1,4 @@
-"""Many at once: tasks, logs, connections and threads."""
+"""Concurrent tasks, logs, connections and threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,11 +13,11 @@ TASKS = 40
 APPENDS = 10
 
 Acked = dict[int, bytes | None]
-"""Offset -> value, of every record whose append has returned."""
+"""Offset -> value of every record whose append has returned."""
 
 
 async def append_in_turn(log: Log, name: str) -> Acked:
-    """Several batches of one to three records, one after the other."""
+    """Append several batches of one to three records, one after the other."""
     acked: Acked = {}
     for turn in range(APPENDS):
         values = numbered(1 + turn % 3, f"{name}.{turn}.")
@@ -28,10 +28,10 @@ async def append_in_turn(log: Log, name: str) -> Acked:
 
 
 class Concurrency(UnderTest):
-    """Appends that meet each other."""
+    """Concurrent appends."""
 
     async def check_acked(self, log: Log, parts: Sequence[Acked]) -> None:
-        """Every acked record is there once, at its offset, and nothing else is."""
+        """Check that the log has every acked record once, at its offset, and no others."""
         found = {record.offset: record.value for record in await records_of(log.read())}
         assert found == {offset: value for part in parts for offset, value in part.items()}
         assert len(found) == sum(map(len, parts)), "an offset was given out twice"

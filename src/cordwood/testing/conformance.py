@@ -16,7 +16,7 @@ from cordwood.testing.twin import Twin
 class LogConformance(
     Appending, Concurrency, Connections, Following, Outcomes, Partitions, Positions, Reading, Topics, Trimming, Twin
 ):
-    """Every test of the suite. A subclass gives the fixture `url`, and says where it promises less.
+    """Every test of the suite. A subclass defines the fixture `url`, and declares the promises that it does not keep.
 
     ```python
     class TestMyEngine(LogConformance):

@@ -16,7 +16,7 @@ from cordwood.testing.under_test import UnderTest, numbered, promised, raises_as
 
 
 async def check_closed(cw: Client, log: Log) -> None:
-    """Every call on a closed connection, and on a log of it, says so; of an append, that nothing was written."""
+    """Check that every call on a closed connection or its log raises, an append with the outcome "not_written"."""
     calls: list[Callable[[], Awaitable[object]]] = [
         cw.topics,
         lambda: cw.topic(log.topic),
@@ -159,7 +159,7 @@ class Connections(UnderTest):
     async def test_a_loop_that_ends_with_appends_under_way_harms_nobody(self, cw: Client, log: Log) -> None:
         async def begin() -> None:
             for value in numbered(20, "left "):
-                asyncio.ensure_future(log.append(Batch.of([value])))  # noqa: RUF006  that is what is tested
+                asyncio.ensure_future(log.append(Batch.of([value])))  # noqa: RUF006  tested on purpose
             await asyncio.sleep(0)
 
         for _ in range(5):
@@ -179,7 +179,7 @@ class Connections(UnderTest):
 
         other = await self.connect(url).__aenter__()
         reader = other.log(log.topic).read(follow=True)
-        # A thread that nobody waits for: where this fails, it must not hold up the tests that follow.
+        # A daemon thread: if this test fails, it must not hold up the next tests.
         threading.Thread(target=lambda: ended.set_result(asyncio.run(follow(reader))), daemon=True).start()
         assert await asyncio.to_thread(waiting.wait, 10)
         await asyncio.wait_for(other.close(), 10)

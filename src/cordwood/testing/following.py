@@ -1,4 +1,4 @@
-"""Readers that wait for what is still to come."""
+"""Readers that wait for later records."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ from cordwood.log import Log, Reader
 from cordwood.records import Batch, StoredBatch
 from cordwood.testing.under_test import UnderTest, numbered, promised, records_of, take
 
-SOON = 0.1  # long enough for a reader to get to where it waits
+SOON = 0.1  # long enough for a reader to reach its wait
 
 
 async def waiting(reader: Reader) -> "asyncio.Task[StoredBatch]":
-    """The next batch of a reader that has none: a task that waits for it."""
+    """A task that waits for the next batch of a reader that has none."""
     task = asyncio.ensure_future(anext(reader))
     await asyncio.sleep(SOON)
     assert not task.done()

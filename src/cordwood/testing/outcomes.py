@@ -1,4 +1,4 @@
-"""Writes that do not end well: cancelled, out of time, refused. Whatever happens, the log stays consistent."""
+"""Writes that fail: cancelled, timed out, refused. The log stays consistent in all cases."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -14,14 +14,14 @@ from cordwood.records import Batch
 from cordwood.testing.under_test import UnderTest, numbered, promised, raises_as_write, records_of, values_of
 
 Outcome = Sequence[int] | BaseException
-"""What an append came to: its offsets, or its error."""
+"""The offsets of an append, or its error."""
 
 
 class Outcomes(UnderTest):
-    """Every append is written, not written, or may have been; and says which."""
+    """Every append is written, is not written, or may be; and its outcome says which."""
 
     async def check_outcomes(self, log: Log, outcomes: dict[bytes, Outcome]) -> None:
-        """Hold the log to what the appends of one record each, named by their values, came to."""
+        """Check the log against the outcomes of the appends, of one record each and named by its value."""
         records = await records_of(log.read())
         values = [record.value for record in records]
         assert len(values) == len(set(values)), "a record is there twice"
@@ -43,7 +43,7 @@ class Outcomes(UnderTest):
         for turn in range(20):
             values = [f"{turn}.{index}".encode() for index in range(16)]
             tasks = [asyncio.ensure_future(log.append(Batch.of([value]))) for value in values]
-            # Cancelled at another moment each turn: before it begins, while it is queued, written, or acked.
+            # Each turn cancels at another moment: before the append begins, while it is queued, written, or acked.
             for _ in range(turn % 4):
                 await asyncio.sleep(0)
             await asyncio.sleep(0.0005 * (turn // 4))
@@ -95,12 +95,12 @@ class Outcomes(UnderTest):
         for result in results:
             assert not isinstance(result, BaseException) or isinstance(result, Timeout), repr(result)
         assert all(not isinstance(result, BaseException) for result in results[3::4])
-        last = await log.append(Batch.of([b"last"]))  # after it whatever was still under way has its place
+        last = await log.append(Batch.of([b"last"]))  # after it, every append under way has its place
         known = {value or b"": result for value, result in zip(values, results, strict=True)}
         await self.check_outcomes(log, {**known, b"last": last})
 
     async def test_a_call_whose_time_is_over_is_a_timeout(self, cw: Client, log: Log) -> None:
-        # It may be fast enough all the same: what must not come is anything else.
+        # The call may still be fast enough: it must raise no other error.
         for _ in range(20):
             for call in (cw.topics(timeout=1e-9), log.bounds(timeout=1e-9), cw.topic(log.topic, timeout=1e-9)):
                 try:
@@ -125,7 +125,7 @@ class Outcomes(UnderTest):
         for call in [*calls(-1), *calls(float("nan"))]:
             with pytest.raises(InvalidInput, match=r"timeout is (-1|nan) seconds"):
                 await call
-        for call in calls("1"):  # type: ignore[arg-type]  # that is what is tested
+        for call in calls("1"):  # type: ignore[arg-type]  # tested on purpose
             with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
                 await call
         assert await values_of(log) == []

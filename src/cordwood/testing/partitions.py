@@ -1,4 +1,4 @@
-"""`Client.append`: which partition a record goes to, and what is told when only some could be written."""
+"""`Client.append`: the partition of each record, and the error when only some partitions could be written."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from cordwood.errors import InvalidInput, TooLarge
 from cordwood.records import Batch
 from cordwood.testing.under_test import UnderTest, numbered, raises_as_write, records_of, values_of
 
-# Signed, as Java has them: the vectors of Kafka's own test of its hash.
+# Signed, as in Java: the vectors of Kafka's own test of its hash.
 MURMUR2 = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -19,12 +19,12 @@ MURMUR2 = {
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's Java client puts a key of the vectors: the hash without its sign, modulo."""
+    """The partition that Kafka's Java client gives a key of the vectors: the hash without its sign, modulo."""
     return (MURMUR2[key] & 0x7FFFFFFF) % partitions
 
 
 class Partitions(UnderTest):
-    """Appends that are spread by key."""
+    """Appends by key."""
 
     @pytest.mark.parametrize("partitions", [2, 7, 16])
     async def test_a_key_goes_where_kafkas_java_client_puts_it(self, cw: Client, topic: str, partitions: int) -> None:
@@ -59,7 +59,7 @@ class Partitions(UnderTest):
             (partition,) = offsets
             assert len(offsets[partition]) == 5
             used.add(partition)
-        assert len(used) > 1  # of 8, at random: that all 40 meet happens once in 10^35
+        assert len(used) > 1  # of 8, at random: all 40 meet once in 10^35 runs
 
     async def test_an_empty_key_is_a_key(self, cw: Client, topic: str) -> None:
         await cw.create_topic(topic, partitions=8)
@@ -100,7 +100,7 @@ class Partitions(UnderTest):
     ) -> None:
         await cw.create_topic(topic, partitions=partitions)
         with pytest.raises(TypeError):
-            await cw.append(topic, [b"x"])  # type: ignore[arg-type]  # that is what is tested
+            await cw.append(topic, [b"x"])  # type: ignore[arg-type]  # tested on purpose
 
     async def test_what_one_partition_cannot_take_is_written_to_none(self, cw: Client, topic: str) -> None:
         await cw.create_topic(topic, partitions=7)

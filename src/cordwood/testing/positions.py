@@ -1,4 +1,4 @@
-"""Positions that a program keeps: where a read may begin, and in which topic."""
+"""Positions that a program keeps: the start of a read, and its topic."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reading what is there: ranges, and the life of a reader."""
+"""Reads without `follow`: ranges, and the life of a reader."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ class Reading(UnderTest):
 
     @pytest.fixture
     async def thirty(self, log: Log) -> list[int]:
-        """The offsets of 30 records, whose values tell their place: three batches."""
+        """The offsets of 30 records in three batches; each value is the record's index."""
         values = numbered(30)
         return [offset for at in range(0, 30, 10) for offset in await log.append(Batch.of(values[at : at + 10]))]
 
@@ -126,7 +126,7 @@ class Reading(UnderTest):
         assert await values_of(log) == numbered(30)
 
     async def test_a_user_who_is_slower_than_the_log_can_be_cancelled(self, log: Log) -> None:
-        # Where the next batch is always there, a reader that never waits would keep the loop to itself.
+        # If the next batch is always ready, a reader that never waits would block the loop.
         for _ in range(24):
             await log.append(Batch.of([bytes(1_000_000)]))
 
@@ -136,7 +136,7 @@ class Reading(UnderTest):
             async with log.read() as reader:
                 await anext(reader)
                 reading.cancel()
-                time.sleep(0.1)  # noqa: ASYNC251  # as any work that does not wait for the loop
+                time.sleep(0.1)  # noqa: ASYNC251  # as any work that blocks the loop
                 async for batch in reader:
                     late.extend(batch.offsets)
                     time.sleep(0.1)  # noqa: ASYNC251

@@ -1,4 +1,4 @@
-"""Topics: names, making and deleting them, and what is told of them."""
+"""Topics: their names, creating and deleting them, and their `TopicInfo`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from cordwood.testing.under_test import (
 
 BAD_NAMES = ["", ".", "..", "a/b", "ä", "a b", "a\n", "x" * 250]
 CALL_SECONDS = 60.0
-"""So long may one of many calls take that are made at once, on a busy machine too."""
+"""The limit of one of many concurrent calls, for a busy machine too."""
 
 
 class Topics(UnderTest):
@@ -164,7 +164,7 @@ class Topics(UnderTest):
 
     async def test_what_is_no_name_is_a_type_error(self, cw: Client) -> None:
         with pytest.raises(TypeError):
-            await cw.create_topic(7)  # type: ignore[arg-type]  # that is what is tested
+            await cw.create_topic(7)  # type: ignore[arg-type]  # tested on purpose
 
     async def test_a_topic_has_at_least_one_partition_and_copy_and_a_retention_above_0(
         self, cw: Client, topic: str
@@ -198,7 +198,7 @@ class Topics(UnderTest):
                 await cw.create_topic(topic, **options)
         assert await cw.topics(topic) == []
         with pytest.raises(TypeError):
-            cw.log(topic, 0.5)  # type: ignore[arg-type]  # that is what is tested
+            cw.log(topic, 0.5)  # type: ignore[arg-type]  # tested on purpose
 
     async def test_an_unknown_topic_is_not_found(self, cw: Client, topic: str) -> None:
         for call in (cw.topic, cw.delete_topic):
@@ -289,7 +289,7 @@ class Topics(UnderTest):
             assert await values_of(cw.log(name)) == [name.encode()]
 
     async def check_missing(self, log: Log) -> None:
-        """Every call on this log says NotFound; of an append, that nothing was written."""
+        """Check that every call on this log raises NotFound, an append with the outcome "not_written"."""
         with raises_as_write(NotFound, "not_written"):
             await log.append(Batch.of([b"x"]))
         calls: list[Callable[[], Awaitable[object]]] = [

@@ -1,4 +1,4 @@
-"""Forgetting the oldest records, and finding a place by time."""
+"""Trimming the oldest records, and finding an offset by time."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
@@ -113,7 +113,7 @@ class Trimming(UnderTest):
 
     async def test_a_trim_to_no_whole_number_changes_nothing(self, log: Log, twenty: list[int]) -> None:
         with pytest.raises(TypeError):
-            await log.trim(before=twenty[1] + 0.5)  # type: ignore[arg-type]  # that is what is tested
+            await log.trim(before=twenty[1] + 0.5)  # type: ignore[arg-type]  # tested on purpose
         assert await log.bounds() == (twenty[0], twenty[-1] + 1)
 
     async def test_every_connection_sees_the_trim(self, url: str, cw: Client, log: Log, twenty: list[int]) -> None:
@@ -206,16 +206,16 @@ class Trimming(UnderTest):
         east = timezone(timedelta(hours=5, minutes=30))
         assert await log.offset_at(moment(1).astimezone(east)) == offsets[1]
         with pytest.raises(InvalidInput):
-            await log.offset_at(datetime(2024, 2, 29))  # whose clock would that be?
+            await log.offset_at(datetime(2024, 2, 29))  # without a time zone it names no moment
 
     async def test_offset_at_is_exact_to_the_microsecond(self, log: Log) -> None:
-        # By floats, it is one millisecond off for some moments, such as this one.
+        # Computed with floats, it is one millisecond off for some moments, such as this one.
         near = datetime(1970, 1, 1, 0, 0, 2, 7_000, UTC)
         offsets = await log.append(Batch.of(numbered(2), timestamps=[2007, 2008]))
         assert await log.offset_at(near) == offsets[0]
         assert await log.offset_at(near + timedelta(microseconds=1)) == offsets[1]
         with pytest.raises(TypeError):
-            await log.offset_at("1970-01-01")  # type: ignore[arg-type]  # that is what is tested
+            await log.offset_at("1970-01-01")  # type: ignore[arg-type]  # tested on purpose
 
     async def test_offset_at_over_segments(self, log: Log) -> None:
         size = 128 * 1024

@@ -1,4 +1,4 @@
-"""The blocking twin, beside the async one and alone."""
+"""The blocking twin, alongside the async client and alone."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ def values_in(log: sync.Log, start: int | None = None, stop: int | None = None) 
 
 
 class Twin(UnderTest):
-    """`cordwood.sync` does the same."""
+    """`cordwood.sync` does the same as the async client."""
 
     @pytest.fixture
     def blocking(self, url: str) -> Iterator[sync.Client]:
@@ -82,7 +82,7 @@ class Twin(UnderTest):
             next(log.read(offsets[0]))
         assert trimmed.value.start == offsets[1]
         with pytest.raises(TypeError):
-            log.append(b"x")  # type: ignore[arg-type]  # that is what is tested
+            log.append(b"x")  # type: ignore[arg-type]  # tested on purpose
 
     def test_a_blocking_connection_is_closed_as_the_async_one(self, url: str, blocking_log: sync.Log) -> None:
         with self.connect_blocking(url) as cw:

@@ -1,4 +1,4 @@
-"""What an engine tells the suite, and what every test begins with."""
+"""The properties that an engine declares to the suite, and the fixtures of every test."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def promised(promise: str) -> Callable[[Test], Test]:
-    """Mark a test that only holds for engines whose class attribute `promise` is true; others have it not.
+    """Mark a test that only holds for engines whose class attribute `promise` is true; others do not have it.
 
     ```python
     @promised("dense")
@@ -35,27 +35,27 @@ def promised(promise: str) -> Callable[[Test], Test]:
 class UnderTest:
     """The engine under test: its promises, how to connect to it, and the fixtures of all tests.
 
-    A test of a promise that a subclass takes back is not there at all, instead of being skipped.
+    A subclass that does not keep a promise does not have its tests at all; they are not skipped.
     """
 
     dense: ClassVar[bool] = True
     """Offsets follow each other without gaps; else they only increase."""
     atomic_batches: ClassVar[bool] = True
-    """A batch that cannot be written whole leaves nothing behind."""
+    """A batch that cannot be written whole leaves no record."""
     expected_offsets: ClassVar[bool] = True
     """`append(expected=…)` holds."""
     acks_in_order: ClassVar[bool] = True
     """Appends to one log from one event loop return in the order of their offsets."""
     reopens: ClassVar[bool] = True
-    """What was written is there for the next connection, after all others were closed."""
+    """Records survive for the next connection after all others were closed."""
     batch_bytes_max: ClassVar[int] = 2 * 1024 * 1024
-    """What `TopicInfo.batch_bytes_max` says for a new topic."""
+    """The `TopicInfo.batch_bytes_max` of a new topic."""
     timestamp_min: ClassVar[int] = 0
-    """The earliest timestamp that a record can be given."""
+    """The earliest timestamp that a record can have."""
     segment_bytes: ClassVar[int] = 6 * 1024 * 1024
     """So many bytes of records do not fit into the first segment of a log."""
     topics_many: ClassVar[int] = 1000
-    """With so many topics every call still does its work in a bounded time."""
+    """With so many topics every call still ends in a bounded time."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -66,11 +66,11 @@ class UnderTest:
 
     @pytest.fixture
     def url(self) -> str:
-        """Where the engine keeps its logs; the same for the whole of one test."""
+        """The url of the engine's logs; the same during one test."""
         raise NotImplementedError(f"{type(self).__name__} has no fixture `url`: it says where the logs are")
 
     def connect(self, url: str) -> AbstractAsyncContextManager[Client]:
-        """A new connection; an engine that has no url of its own makes its `Client` here."""
+        """A new connection; an engine without a url of its own makes its `Client` here."""
         return client.connect(url)
 
     def connect_blocking(self, url: str) -> sync.Client:
@@ -85,7 +85,7 @@ class UnderTest:
 
     @pytest.fixture
     def topic(self) -> str:
-        """The name of a topic that does not exist, of no other test."""
+        """The name of a topic that does not exist, and that no other test uses."""
         return f"conformance-{secrets.token_hex(6)}"
 
     @pytest.fixture
@@ -101,7 +101,7 @@ class UnderTest:
         return cw.log(topic)
 
     def check_offsets(self, offsets: Sequence[int], first: int, count: int) -> None:
-        """Hold offsets to the promise: these exactly where dense, else as many, in order, none below `first`."""
+        """Check offsets against the promise: these exactly if dense, else as many, in order, none below `first`."""
         if self.dense:
             assert offsets == range(first, first + count)
         else:
@@ -121,7 +121,7 @@ async def values_of(log: Log, start: int | None = None, stop: int | None = None)
 
 
 async def take(reader: Reader, count: int) -> list[StoredRecord]:
-    """At least `count` records of a reader that may have more to come."""
+    """At least `count` records of a reader that may have more."""
     records: list[StoredRecord] = []
     while len(records) < count:
         records += await anext(reader)
@@ -129,13 +129,13 @@ async def take(reader: Reader, count: int) -> list[StoredRecord]:
 
 
 def numbered(count: int, prefix: str = "") -> list[bytes | None]:
-    """Values that tell their place."""
+    """Values that contain their index."""
     return [f"{prefix}{index}".encode() for index in range(count)]
 
 
 @contextmanager
 def raises_as_write(kind: type[CordwoodError], outcome: str) -> Iterator[pytest.ExceptionInfo[Any]]:
-    """`pytest.raises` for a write: the error must also tell this outcome."""
+    """`pytest.raises` for a write: the error must also have this outcome."""
     with pytest.raises(kind) as caught:
         yield caught
     assert caught.value.outcome == outcome, f"{caught.value!r} has the outcome {caught.value.outcome!r}"

@@ -1,7 +1,7 @@
 """Real Kafka servers for tests, and pytest fixtures of them: `pytest_plugins = ["cordwood.testing.kafka.fixtures"]`.
 
-They need Java 17, Maven (once, to fetch Kafka's jars into the user's cache) and the extra `kafka`. `java` and
-`settings` are what a server is told, `broker` and `cluster` run it, `probe` asks it.
+They need Java 17, Maven (once, to fetch Kafka's jars into the user's cache) and the extra `kafka`. `java` has the
+command line and `settings` the properties of a server, `broker` and `cluster` run it, `probe` asks it.
 May import `testing.servers` and below.
 
 ```python

@@ -1,4 +1,4 @@
-"""`python -m cordwood.testing.kafka [--spark]`: fetch what servers, and Spark's own source, need before tests do."""
+"""`python -m cordwood.testing.kafka [--spark]`: fetch the files of servers, and of Spark's own source, before tests."""
 
 import sys
 

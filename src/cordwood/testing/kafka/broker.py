@@ -18,23 +18,23 @@ from .settings import PLAINTEXT, Node, server_properties
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Starts soon and stays small. For throughput leave the compiler whole, and give it room: `("-Xmx1g",)`."""
+"""Options for a fast start and little memory. For throughput use the whole compiler and more heap: `("-Xmx1g",)`."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
 _PROBE_SECONDS = 0.05
 _STARTS_MAX = 3  # each with other ports
-_CLUSTER_ID = "Y29yZHdvb2QtdGVzdGluZw"  # 16 bytes, as base64: the form that Kafka asks for
+_CLUSTER_ID = "Y29yZHdvb2QtdGVzdGluZw"  # 16 bytes, as base64: the form that Kafka requires
 _PORT_TAKEN = "Address already in use"
 
 
 class Broker:
-    """A Kafka server of its own, on free ports of 127.0.0.1, gone with the process that made it.
+    """A Kafka server of its own, on free ports of 127.0.0.1; it ends with the process that made it.
 
-    It answers when this returns. `listeners` are added to the plain one, by their security protocol; `settings` are
-    Kafka's own for the server, and go before ours. Its data are in a folder of their own, made in `folder` or where
-    temporary files are. `bootstrap` and `url` stay the same as long as it lives, whatever is done to it.
+    It answers when the constructor returns. `listeners` are added to the plain one, by their security protocol;
+    `settings` are Kafka's own for the server, and override ours. Its data are in a new folder, in `folder` or in the
+    system's temporary folder. `bootstrap` and `url` stay the same until `close`, also after a restart.
 
     ```python
     with Broker(settings={"log.retention.check.interval.ms": "500"}) as kafka:
@@ -69,7 +69,7 @@ class Broker:
     def of_cluster(
         cls, node: Node, nodes: Sequence[Node], settings: Mapping[str, str], java_options: Sequence[str]
     ) -> Self:
-        """One server of several, started but not ready: it is not before most of them run."""
+        """One server of several, started but not ready: it becomes ready when most of them run."""
         broker = cls.__new__(cls)
         broker._launch(node, nodes, settings, java_options)
         return broker
@@ -91,7 +91,7 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, of its last start."""
+        """The process id of the server's last start."""
         return self._process.pid
 
     def address(self, listener: str) -> str:
@@ -100,31 +100,31 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there; a paused one is."""
+        """Whether the process exists; a paused one does."""
         return self._process.wait(0) is None
 
     def kill(self) -> None:
-        """End the server at once (SIGKILL); what it had in memory alone is lost."""
+        """End the server at once (SIGKILL); it loses all data that were only in its memory."""
         self._process.signal(signal.SIGKILL)
         self._process.wait(STOP_SECONDS)
 
     def pause(self) -> None:
-        """Stop the server's threads (SIGSTOP): its connections stay, and nothing is answered."""
+        """Stop the server's threads (SIGSTOP): its connections stay, and it answers nothing."""
         self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on (SIGCONT)."""
+        """Continue a paused server (SIGCONT)."""
         self._process.signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Shut the server down as an operator would; one that takes too long is killed."""
+        """Shut the server down as an operator would; kill it if that takes too long."""
         self.resume()
         self._process.signal(signal.SIGTERM)
         if self._process.wait(STOP_SECONDS) is None:
             self.kill()
 
     def restart(self) -> None:
-        """Start the server again, after stopping it if it runs: same ports, same data. It answers on return."""
+        """Stop the server if it runs, and start it again: same ports, same data. It answers on return."""
         self.start()
         self.wait_ready()
 
@@ -135,7 +135,7 @@ class Broker:
         self._run()
 
     def wait_ready(self, brokers: int = 1, seconds: float = START_SECONDS) -> None:
-        """Return when the server answers, and knows so many servers of its cluster."""
+        """Wait until the server answers, and knows so many servers of its cluster."""
         deadline = time.monotonic() + seconds
         while not answers(self.bootstrap, brokers):
             status = self._process.wait(_PROBE_SECONDS)
@@ -155,7 +155,7 @@ class Broker:
         return self._process.log_tail()
 
     def close(self) -> None:
-        """End the server for good, and remove its data; twice is fine."""
+        """End the server for good, and remove its data; a second call has no effect."""
         self._process.close()
 
     def __enter__(self) -> Self:
@@ -208,5 +208,5 @@ def new_nodes(count: int, listeners: Sequence[str]) -> list[Node]:
 
 
 def is_port_taken(error: BaseException) -> bool:
-    """Whether a server did not start because somebody was faster to take its port."""
+    """Whether a server did not start because another process had taken its port."""
     return isinstance(error, Unavailable) and _PORT_TAKEN in str(error)

@@ -16,9 +16,9 @@ _STARTS_MAX = 3  # each with other ports
 
 
 class Cluster:
-    """Kafka servers that replicate: three copies of a topic, of which two must have a record before it is acked.
+    """Kafka servers with replication: three copies of a topic, two of which must have a record before its ack.
 
-    Set up so that a server that died is replaced within seconds. All of them answer when this returns.
+    Its settings replace a dead server within seconds. All servers answer when the constructor returns.
 
     ```python
     with Cluster() as kafka:
@@ -61,7 +61,7 @@ class Cluster:
         return f"kafka://{self.bootstrap}"
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
-        """The server that takes the writes of a partition just now."""
+        """The server that takes the writes of a partition now."""
         number = leader_of(self.bootstrap, topic, partition)
         for broker in self.brokers:
             if broker.number == number:
@@ -69,12 +69,12 @@ class Cluster:
         raise Unavailable(f"{topic}/{partition} has no leader among {self.brokers}", reason="unreachable")
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
-        """Return when every server answers and knows all others."""
+        """Wait until every server answers and knows all others."""
         for broker in self.brokers:
             broker.wait_ready(len(self.brokers), seconds)
 
     def heal(self, seconds: float = START_SECONDS) -> None:
-        """Resume and start what is not running, and wait until every copy of every topic is up to date."""
+        """Resume or start each server that does not run, and wait until every copy of every topic is up to date."""
         for broker in self.brokers:
             broker.resume()
             if not broker.running:
@@ -89,19 +89,19 @@ class Cluster:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """End all servers, and remove their data; twice is fine."""
+        """End all servers, and remove their data; a second call has no effect."""
         for broker in self.brokers:
             broker.close()
         self.brokers.clear()
 
     def _launch(self, nodes: list[Node], settings: Mapping[str, str], java_options: Sequence[str]) -> None:
-        # All at once: each has its folder to format, and none is ready before most of them run.
+        # All at once: each formats its folder, and none is ready before most of them run.
         launch = partial(Broker.of_cluster, nodes=nodes, settings=settings, java_options=java_options)
         with ThreadPoolExecutor(len(nodes)) as threads:
             started = [threads.submit(launch, node) for node in nodes]
         self.brokers = [each.result() for each in started if each.exception() is None]
         for each in started:
-            each.result()  # raises what went wrong, now that the others can be closed
+            each.result()  # raises its error, now that the others can be closed
 
     def __enter__(self) -> Self:
         return self

@@ -1,9 +1,9 @@
-"""pytest fixtures: a Kafka server, and a cluster of three, each started once for all tests that ask for it.
+"""pytest fixtures: a Kafka server, and a cluster of three, each started once for all tests that use it.
 
     # conftest.py, at the top of the tests
     pytest_plugins = ["cordwood.testing.kafka.fixtures"]
 
-A server that cannot be fetched or started fails the tests that ask for it; none is skipped.
+If a server cannot be fetched or started, the tests that use it fail; none is skipped.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def kafka() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[Cluster]:
-    """Three Kafka servers, for all tests; one that stops or kills a server calls `heal()` when it is done."""
+    """Three Kafka servers, for all tests; a test that stops or kills a server calls `heal()` at its end."""
     prepare()
     with Cluster() as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""How Kafka's classes are run: its jars, Java, and an archive of loaded classes that halves the time to start."""
+"""Running Kafka's classes: its jars, Java, and an archive of loaded classes that halves the start time."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ _POM = Path(__file__).with_name("broker.pom.xml")
 
 
 def fetch_jars(say: Say = to_stderr) -> Path:
-    """The folder with the jars of Kafka, fetched now unless they are there."""
+    """The folder with the jars of Kafka; fetches missing jars."""
     return jar_folder(_POM, "kafka", say)
 
 
@@ -22,12 +22,12 @@ def java() -> list[str]:
     classes = ":".join(str(jar) for jar in sorted(fetch_jars().glob("*.jar")))
     command = [_program(), "-cp", classes, "-Dlog4j2.level=WARN", "-XX:-UsePerfData"]
     archive = class_archive()
-    # Java itself sees whether the archive fits, and goes on without it if not.
+    # Java itself checks whether the archive fits, and continues without it if not.
     return [*command, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else command
 
 
 def class_archive() -> Path:
-    """Where the archive of classes is, or will be: one for each set of jars and each Java."""
+    """The path of the archive of classes, which may not exist yet: one for each set of jars and each Java."""
     program = os.stat(os.path.realpath(_program()))
     key = hashlib.sha256(f"{program.st_ino} {program.st_size} {program.st_mtime_ns}".encode()).hexdigest()[:16]
     return fetch_jars() / f"classes-{key}.jsa"

@@ -1,4 +1,4 @@
-"""All that can be done once, before the first server starts: jars, and the archive of their classes."""
+"""The one-time work before the first server starts: jars, and the archive of their classes."""
 
 import os
 
@@ -9,7 +9,7 @@ from .java import class_archive, fetch_jars
 
 
 def prepare(say: Say = to_stderr) -> None:
-    """Fetch Kafka's jars and archive its classes, unless that was done; `Unavailable` says what is missing.
+    """Fetch Kafka's jars and archive its classes, unless that was done; raises `Unavailable` if a tool is missing.
 
     ```python
     prepare()  # some 15 s, the first time
@@ -24,8 +24,8 @@ def prepare(say: Say = to_stderr) -> None:
             return
         say("kafka: archiving the classes, so that servers start in half the time, once")
         part = archive.with_suffix(".part")
-        # Java writes the classes that were loaded when it ends.
+        # At its end Java writes the classes that it has loaded.
         with Broker(java_options=(*JAVA_OPTIONS, f"-XX:ArchiveClassesAtExit={part}", "-Xlog:cds=off")) as broker:
             broker.stop()
-        if part.exists():  # else this Java cannot, and servers start without
+        if part.exists():  # else this Java does not support it, and servers start without
             os.replace(part, archive)

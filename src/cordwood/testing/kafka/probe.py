@@ -1,4 +1,4 @@
-"""Questions to a Kafka server: whether it answers, who leads, which copies lag."""
+"""Requests to a Kafka server: whether it answers, the leader of a partition, and the copies that lag."""
 
 import logging
 import socket
@@ -14,8 +14,8 @@ _silent.propagate = False
 
 
 def answers(address: str, brokers: int) -> bool:
-    """Whether the server at `host:port` tells, within two seconds, of so many live servers in its cluster."""
-    # A plain connection first: it costs nothing to ask often where nobody listens yet.
+    """Whether the server at `host:port` reports, within two seconds, so many live servers in its cluster."""
+    # A plain connection first: frequent attempts are cheap while no server listens yet.
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), _SECONDS).close()
@@ -26,7 +26,7 @@ def answers(address: str, brokers: int) -> bool:
 
 
 def leader_of(bootstrap: str, topic: str, partition: int) -> int | None:
-    """The number of the server that leads a partition; None if there is none, or nobody answers."""
+    """The number of the server that leads a partition; None if there is none, or no server answers."""
     metadata = _metadata(bootstrap)
     if metadata is None or topic not in metadata.topics:
         return None
@@ -35,7 +35,7 @@ def leader_of(bootstrap: str, topic: str, partition: int) -> int | None:
 
 
 def lagging(bootstrap: str) -> list[str]:
-    """The partitions, as `topic/partition`, of which not every copy is up to date; all, if nobody answers."""
+    """The partitions, as `topic/partition`, with a copy that is not up to date; all if no server answers."""
     metadata = _metadata(bootstrap)
     if metadata is None:
         return ["all"]
@@ -59,5 +59,5 @@ def _metadata(bootstrap: str) -> "ClusterMetadata | None":
 def _admin(bootstrap: str) -> "AdminClient":
     from confluent_kafka.admin import AdminClient
 
-    # The library would write to stderr of every connection that is refused while a server starts.
+    # The library would log every connection that is refused while a server starts to stderr.
     return AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(_SECONDS * 1000)}, logger=_silent)

@@ -1,4 +1,4 @@
-"""What a Kafka server is told: its properties, as text, without I/O."""
+"""The properties of a Kafka server, as text, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from cordwood.testing.servers.ports import LOOPBACK
 
 PLAINTEXT = "PLAINTEXT"
-"""The listener that every server has: for other servers, for `bootstrap`, and to see that it answers."""
+"""The listener that every server has: for other servers, for `bootstrap`, and for probes."""
 
 _CONTROLLER = "CONTROLLER"
 
-# For tests: small, quick to start, nothing made behind their back.
+# For tests: small, quick to start, and no topics that the tests did not create.
 _COMMON = {
     "auto.create.topics.enable": "false",
-    # Its default of 25 ms, in which more changes may come along, is most of what making a topic takes.
+    # The default of 25 ms, a wait for more changes, is most of the time to create a topic.
     "controller.quorum.append.linger.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.dedupe.buffer.size": "2097152",  # its default of 128 MiB does not fit into a small heap
+    "log.cleaner.dedupe.buffer.size": "2097152",  # the default of 128 MiB does not fit into a small heap
     "num.network.threads": "2",
     "num.io.threads": "4",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
 
-# A server that died is noticed in 1.5 s. A shorter time makes controllers of a busy machine depose each other.
+# The cluster notices a dead server in 1.5 s. With less time the controllers of a busy machine depose each other.
 _FAST_FAILOVER = {
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "200",
@@ -49,7 +49,7 @@ class Node:
 
 
 def server_properties(node: Node, nodes: Sequence[Node], folder: str, settings: Mapping[str, str]) -> str:
-    """The file `server.properties` of `node`, one of `nodes`; `settings` go before all others."""
+    """The file `server.properties` of `node`, one of `nodes`; `settings` override all others."""
     copies = min(3, len(nodes))
     properties = {
         "process.roles": "broker,controller",
@@ -82,5 +82,5 @@ def server_properties(node: Node, nodes: Sequence[Node], folder: str, settings: 
 
 
 def _escaped(value: str) -> str:
-    """A value of a Java properties file: a backslash escapes, and a line ends it."""
+    """A value of a Java properties file: a backslash escapes, and a line end ends it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

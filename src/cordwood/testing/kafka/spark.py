@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, to compare with: the jars that pyspark does not bring."""
+"""The jars of Spark's own Kafka source, for comparisons; pyspark does not include them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ _POM = Path(__file__).with_name("spark.pom.xml")
 
 
 def spark_jars(say: Say = to_stderr) -> str:
-    """The jars of `format("kafka")`, fetched now unless they are there, as Spark's setting `spark.jars` takes them.
+    """The jars of `format("kafka")`, as a value of Spark's setting `spark.jars`; fetches missing jars.
 
     ```python
     spark = pipeline.session("local[2]", {"spark.jars": spark_jars()})

@@ -1,5 +1,5 @@
 """Real servers for tests: their jars (`maven`), their processes (`process`, `keeper`) and their ports (`ports`).
 
-Knows no particular server. A server's processes end with the process that started it, whatever ends that one.
+It is not specific to any server. A server's processes end with the process that started it, also if that is killed.
 May import `errors` and `java`.
 """

@@ -1,16 +1,16 @@
 """Keeps one server for the process that started it: a script, run in a process of its own.
 
-It makes the server's folder, in the one that its argument names, starts the server as its child, and does as it is
-told, a line of JSON at a time on its standard input, with a line of JSON back:
+It makes the server's folder, in the one that its argument names, starts the server as its child, and executes orders:
+each is a line of JSON on its standard input, and the answer is a line of JSON:
 
     (at its start)              {"folder": "/tmp/…"}
     {"start": ["java", …]}      {"pid": 4711}               output goes to server.log in the folder
-    {"signal": 9}               {"pid": 4711}               after a SIGSTOP: once all its threads stand still
+    {"signal": 9}               {"pid": 4711}               after a SIGSTOP: once all its threads have stopped
     {"wait": 2.5}               {"status": -9}              null if it still runs after so many seconds
 
-When its input ends, because its owner closed it or was killed, the server is killed and the folder removed. A pipe
-tells the death of a whole process; the kernel's parent-death signal tells that of the thread that forked. Signals
-are sent by the server's parent, so that never a process is meant that only has the same number now.
+When its input ends, because its owner closed it or was killed, it kills the server and removes the folder. A pipe
+reports the death of a whole process; the kernel's parent-death signal reports that of the thread that forked. The
+server's parent sends the signals, so that they never reach another process with a reused number.
 
 Standard library only, and no import from the package: it starts in 20 ms.
 """
@@ -53,7 +53,7 @@ class MetaWriter:
     def _signal(self, server: "subprocess.Popen[bytes]", number: int) -> None:
         server.send_signal(number)
         if number == signal.SIGSTOP and server.poll() is None:
-            # It is one thread that gets the signal, and stops the others when it has its turn of a busy processor.
+            # One thread gets the signal, and stops the others only when it runs on a busy processor.
             os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _start(self, command: list[str]) -> int:
@@ -66,8 +66,8 @@ class MetaWriter:
 
 
 def main() -> None:
-    # These are for the owner, and this process ends when that one does. Handled and not ignored: the server would
-    # inherit that, and Java then never stops.
+    # These are for the owner, and this process ends with its owner. They are handled, not ignored: the server would
+    # inherit ignored signals, and Java would then never stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     folder = tempfile.mkdtemp(prefix="cordwood-server-", dir=sys.argv[1] if len(sys.argv) > 1 else None)
@@ -81,7 +81,7 @@ def main() -> None:
                 reply = {"error": str(error)}
             _say(reply)
     except BrokenPipeError:
-        pass  # the owner went away between an order and its answer
+        pass  # the owner ended between an order and its answer
     finally:
         keeper.end()
 

@@ -1,7 +1,7 @@
-"""The jars that a server runs on, fetched by Maven, once for this user.
+"""The jars of a server, which Maven fetches once for this user.
 
-A `pom.xml` says which. Its jars stand in a folder of the user's cache that is named after a hash of it: a folder that
-is there is complete, since it gets its name last.
+A `pom.xml` lists them. They are in a folder of the user's cache whose name has a hash of that file: an existing folder
+is complete, since it gets its name last.
 """
 
 import fcntl
@@ -28,25 +28,25 @@ Say = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
-    """Say a line of progress where it does not mix with a program's output."""
+    """Print a line of progress, apart from the program's output."""
     print(line, file=sys.stderr, flush=True)
 
 
 def cache_folder() -> Path:
-    """Where what was fetched is kept: `$XDG_CACHE_HOME/cordwood`, else `~/.cache/cordwood`."""
+    """The folder of fetched files: `$XDG_CACHE_HOME/cordwood`, else `~/.cache/cordwood`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "cordwood"
 
 
 def maven_problem(user: str) -> str | None:
-    """What is missing for fetching the jars of `user`, in one line; None if nothing is."""
+    """Why the jars of `user` cannot be fetched, in one line; None if they can."""
     if shutil.which("mvn") is None:
         return f"{user} needs Maven to fetch its jars, and there is no mvn: install it (Debian: maven)"
     return None
 
 
 def jar_folder(pom: Path, name: str, say: Say = to_stderr) -> Path:
-    """The folder with the jars of `pom`, fetched now unless they are there; `Unavailable` says why they are not.
+    """The folder with the jars of `pom`; fetches missing jars, and raises `Unavailable` with the reason if it cannot.
 
     ```python
     jars = sorted(jar_folder(Path("pom.xml"), "kafka").glob("*.jar"))
@@ -66,13 +66,13 @@ def jar_folder(pom: Path, name: str, say: Say = to_stderr) -> Path:
 
 
 def _fetch(pom: Path, name: str, folder: Path, say: Say) -> None:
-    for left in folder.parent.glob(f"{folder.name}.part-*"):  # by a process that was killed: the lock is ours
+    for left in folder.parent.glob(f"{folder.name}.part-*"):  # of a killed process: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))
     try:
         say(f"{name}: fetching the jars into {folder}, once")
         started = time.monotonic()
-        # The pom is copied, so that nothing is written next to an installed package.
+        # A copy of the pom, so that Maven writes nothing next to an installed package.
         copied = part / "pom.xml"
         shutil.copyfile(pom, copied)
         _maven(
@@ -92,9 +92,9 @@ def _fetch(pom: Path, name: str, folder: Path, say: Say) -> None:
 
 
 def _maven(arguments: list[str], name: str, say: Say) -> None:
-    """Run mvn as it is set up on this machine, telling now and then how far it is."""
+    """Run mvn with this machine's configuration, and report its progress now and then."""
     lines: list[str] = []
-    # A session of its own: mvn is a shell script, and what runs Java for it must end with it.
+    # A session of its own: mvn is a shell script, and its Java process must end with it.
     process = subprocess.Popen(
         ["mvn", "-B", *arguments],
         stdin=subprocess.DEVNULL,
@@ -159,7 +159,7 @@ def _end_group(process: "subprocess.Popen[str]") -> None:
 
 @contextmanager
 def hold_lock(path: Path, waiting: str, say: Say) -> Iterator[None]:
-    """Hold the lock of a file; the system lets it go with the process."""
+    """Hold the lock of a file; the system releases it with the process."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,13 +5,13 @@ import socket
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which systems take the local ports of outgoing connections (32768 and up on Linux): a server
-# that restarts finds its port free.
+# Below the range of the local ports of outgoing connections (32768 and up on Linux): a server that restarts finds its
+# port free.
 _PORTS = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on just now; somebody may, by the time that a server does.
+    """Different ports that are free now; another process may take one before the server does.
 
     >>> len(free_ports(3))
     3
@@ -27,7 +27,7 @@ def free_ports(count: int) -> list[int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: a port whose last connections are not forgotten yet is free.
+        # As servers do: a port counts as free while the system still remembers its last connections.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -18,9 +18,9 @@ _LINES_SHOWN = 25
 
 
 class ServerProcess:
-    """One server, kept by a small process of its own (see `keeper`) in a folder that goes when it is closed.
+    """One server, which a small process of its own (see `keeper`) keeps in a folder until `close`.
 
-    It can be started again after it ended: `folder` and what is in it stay until `close`.
+    It can be started again after it ended: `folder` and its files stay until `close`.
 
     ```python
     with ServerProcess() as server:
@@ -31,8 +31,8 @@ class ServerProcess:
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        """`parent` is where its folder is made; else where temporary files are."""
-        # A session of its own: an interrupt of the terminal must not end servers before the tests that use them.
+        """Its folder is made in `parent`, else in the system's temporary folder."""
+        # A session of its own: an interrupt from the terminal must not end servers before the tests that use them.
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, *([] if parent is None else [str(parent)])],
             stdin=subprocess.PIPE,
@@ -51,7 +51,7 @@ class ServerProcess:
 
     @property
     def log(self) -> Path:
-        """All that the server printed, in all its runs."""
+        """The file with all output of the server, of all its runs."""
         return self.folder / "server.log"
 
     def start(self, command: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class ServerProcess:
         self._pid = self._order({"start": list(command)})["pid"]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the server a signal; one that ended already gets none."""
+        """Send the server a signal, unless it has ended."""
         self._order({"signal": int(number)})
 
     def wait(self, seconds: float) -> int | None:
@@ -76,7 +76,7 @@ class ServerProcess:
         return "\n".join(lines[-_LINES_SHOWN:]) or "(it said nothing)"
 
     def close(self) -> None:
-        """Kill the server and remove its folder; twice is fine."""
+        """Kill the server and remove its folder; a second call has no effect."""
         if self in _open:
             _open.discard(self)
             self._keeper.communicate()
@@ -95,7 +95,7 @@ class ServerProcess:
             self._keeper.stdin.write(json.dumps(order) + "\n")
             self._keeper.stdin.flush()
         except BrokenPipeError:
-            pass  # what the keeper has to say, or not, is read next
+            pass  # the next read gets the keeper's answer, or its end
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class ServerProcess:
         return answer
 
     def _let_go(self) -> None:
-        """In a forked child: the pipe must be held by the owner alone, else it outlives it."""
+        """In a forked child: close the pipe, which only the owner may hold; else the server outlives the owner."""
         assert self._keeper.stdin is not None
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, self._keeper.stdin.fileno(), inheritable=False)
