@@ -97,7 +97,7 @@ class Table:
 
 
 def text_of(data: bytes | None) -> str:
-    """Bytes for people: text, with control characters escaped; else `base64:…`.
+    """Bytes for people: text, with unprintable characters escaped; else `base64:…`.
 
     >>> text_of(b"caf\\xc3\\xa9"), text_of(b"\\x1b[2J"), text_of(b"\\xff"), text_of(None)
     ('café', '\\\\x1b[2J', 'base64:/w==', '∅')
@@ -112,7 +112,7 @@ def text_of(data: bytes | None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text from another source, with control characters escaped.
+    """Text from another source, with unprintable characters escaped.
 
     >>> shown("caf\\u00e9"), shown("\\x1b[2J")
     ('café', '\\\\x1b[2J')
