@@ -12,8 +12,8 @@ T = TypeVar("T")
 def run(main: Coroutine[object, object, T]) -> T:
     """As asyncio.run, but a signal always wakes the loop.
 
-    Python checks for signals between two of its instructions. A signal after the last check before the loop sleeps is
-    handled only when the loop wakes, and a loop that follows a quiet log may never wake.
+    Python checks for signals between two of its instructions. It handles a signal that comes between the last check and
+    the loop's sleep only when the loop wakes. A loop that follows a quiet log may never wake.
     """
     return asyncio.run(_run_woken_by_signals(main))
 

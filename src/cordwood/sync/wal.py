@@ -40,7 +40,7 @@ class Wal:
     def region(self, id: int, *, create: bool = True, timeout: float | None = None) -> "Region":
         """Open a region, or create it. With `create=False` raise `NotFound` if there is none.
 
-        The process that opens a region owns it: an earlier owner is fenced, and can write no more. This object returns
+        An open makes this object the owner: an earlier owner is fenced, and can write no more. This object returns
         the region that it has open already. A read-only connection fences no owner, and creates nothing.
 
         ```python

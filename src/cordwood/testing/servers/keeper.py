@@ -1,7 +1,7 @@
 """Keeps one server for the process that started it: a script, run in a process of its own.
 
-It makes the server's folder, in the one that its argument names, starts the server as its child, and executes orders:
-each is a line of JSON on its standard input, and the answer is a line of JSON:
+It makes the server's folder, in the one that its argument names, and starts the server as its child. Each order is a
+line of JSON on its standard input, and so is each answer on its standard output:
 
     (at its start)              {"folder": "/tmp/…"}
     {"start": ["java", …]}      {"pid": 4711}               output goes to server.log in the folder
