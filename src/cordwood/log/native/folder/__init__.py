@@ -1,7 +1,7 @@
 """One folder of logs: one writing process, and readers alongside it.
 
-`process` opens it, for writing or for reading, and shares it among the connections of the process; `lock` keeps other
-writers out. `writer` has the topics and logs (`written_log`) of the writing process, `retention` decides what they
-trim, `staged` commits records that other processes prepared. `publisher` tells readers how far each log is durable, in
-the files of `published`; `observer` reads those.
+`process` opens the folder, for writing or for reading, and shares it among the connections of the process. `lock` keeps
+other writers out. `writer` has the topics and logs (`written_log`) of the writing process, `retention` decides how far
+they are trimmed, and `staged` commits records that other processes prepared. `publisher` publishes how far each log is
+durable, in the files of `published`; `observer` reads those.
 """

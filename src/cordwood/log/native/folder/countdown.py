@@ -1,4 +1,4 @@
-"""Waiting for several things without a thread that waits.
+"""Waits for several operations without a waiting thread.
 
 Lock: `_lock` guards the count.
 """
@@ -8,7 +8,7 @@ from cordwood.log.native.env.workers import Done
 
 
 class Countdown:
-    """Calls `done` when `count` things are done; at once if there are none."""
+    """Calls `done` when `count` operations are done; at once if there are none."""
 
     def __init__(self, count: int, done: Done) -> None:
         self._left = count

@@ -1,7 +1,7 @@
-"""One process writes a folder: two locks on one file, which a crash gives back and a forked child lets go of.
+"""One process writes a folder: two locks on one file. A crash releases them, and a forked child closes its copies.
 
-A record lock tells others the pid of its holder. But a process loses its record locks on a file when it closes any
-descriptor of that file, as somebody does who copies the folder. So a lock of the open file itself is held beside it.
+A record lock shows others the pid of its holder. But a process loses its record locks on a file when it closes any
+descriptor of that file, for example while it copies the folder. So the process also holds a lock of the open file.
 
 Lock: `_files_lock` is held while a lock file is opened or closed; a fork waits for it.
 """
@@ -18,12 +18,12 @@ from cordwood.locks import new_lock
 # struct flock of Linux on 64 bits: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
 
-# Bytes of the file, since the two kinds of locks would get in each other's way.
+# Each kind of lock has its own byte of the file: two kinds on one byte would conflict.
 _RECORD, _OPEN_FILE, _ANNOUNCED = 0, 1, 2
 
 
 class FolderLock:
-    """Held until `release`: R8, or this process would ack what the next writer has cut off."""
+    """Held until `release` (R8): without it, this process could ack records that the next writer has truncated."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,14 +42,14 @@ class FolderLock:
                     f"{path.parent} is being written by {who}: one process writes a folder; try again when that one has"
                     " closed it. Reading works beside it: with read_only=True, or by a command that reads",
                     reason="busy",
-                    pid=pid or None,  # 0: in another namespace of processes
+                    pid=pid or None,  # 0: in another pid namespace
                 ) from error
             self._descriptor: int | None = descriptor
             self.announced = False
             _held[path] = self
 
     def announce(self) -> None:
-        """Tell readers that what is published is what this process says: until then it is the last writer's."""
+        """Mark the published files as this process's own; until then readers treat them as the last writer's."""
         assert self._descriptor is not None
         _take(self._descriptor, fcntl.F_OFD_SETLK, _ANNOUNCED)
         self.announced = True
@@ -68,10 +68,10 @@ class FolderLock:
 def is_written(path: Path) -> bool:
     """Whether a process writes the folder, this one or another, and has begun to announce."""
     with _files_lock:
-        # Not asked of the file by its holder, who would lose the record lock by that.
+        # The holder must not open the file: closing it again would lose the record lock.
         if path in _held:
             return _held[path].announced
-    # Without the turn, which a fork waits for: a file system may take its time.
+    # Without the lock, which a fork waits for: the file system may be slow.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _take(descriptor: int, command: int, byte: int) -> None:
 
 
 def _ask(descriptor: int, command: int, byte: int) -> tuple[int, int]:
-    """Kind and pid of a lock that is in the way of one on that byte."""
+    """Kind and pid of a lock that conflicts with one on that byte."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, command, asked))
     return kind, pid
@@ -98,8 +98,8 @@ def _holder(descriptor: int) -> int | None:
     return None if kind == fcntl.F_UNLCK else pid
 
 
-# The locks of this process by path, and the turn to open or close one of their files. A fork waits for it, too: a
-# child must know which descriptors are locks, and close its copies, or they would outlive this process.
+# The locks of this process by path, and the lock for opening and closing their files. A fork waits for that lock too: a
+# child must know which descriptors are locks and close its copies, or they would outlive this process.
 _held: dict[Path, FolderLock] = {}
 _files_lock = new_lock("folder.lock_files")
 

@@ -1,4 +1,4 @@
-"""A folder as a reader sees it: beside the writing process, or without one.
+"""A folder as a reader sees it: alongside the writing process, or without one.
 
 R8: takes no lock, writes and repairs nothing.
 
@@ -64,7 +64,8 @@ class FolderObserver:
     def chain(self, service: str, catalog: Catalog, published: PlogId | None) -> Chain:
         """The plogs of a log, as far as the metadata stream is known to be durable.
 
-        `published` is the plog in which the log's published end stands: that was written after the rollover to it was.
+        `published` is the plog of the log's published end: the writer recorded the rollover to it before it published
+        that end.
         """
         with self._lock:
             for _ in range(_TRIES):
@@ -75,7 +76,7 @@ class FolderObserver:
                         return chain
                     return self._chain_up_to(published, service, chain, durable.plog, durable.end, tail)
                 except NotFound:
-                    # The metadata went on in another plog while it was being read.
+                    # The metadata stream rolled over to another plog during the read.
                     self._metadata, catalog = None, self.catalog()
         if self._is_lost(catalog.metadata_plog):
             raise Corrupt(
@@ -87,7 +88,7 @@ class FolderObserver:
         )
 
     def _is_lost(self, latest: str | None) -> bool:
-        """Whether this metadata plog is gone, though nothing that came after it is published.
+        """Whether this metadata plog is missing, though no later one is published.
 
         A writer publishes the next one before it deletes this one.
         """
@@ -96,17 +97,20 @@ class FolderObserver:
         return self.catalog().metadata_plog == latest
 
     def epoch(self, catalog: Catalog) -> int:
-        """Of the latest open: without room for a catalog of its own it has at least published its metadata."""
+        """The epoch of the latest open. An open without room for a catalog has at least published the end of its
+        metadata.
+        """
         return max(catalog.epoch, self.published.end_and_epoch(METADATA_SLOT, METADATA_OWNER, catalog)[1])
 
     def close(self) -> None:
         self.published.close()
 
     def _read_catalog(self) -> Catalog | None:
-        """The catalog; None where nothing was ever published, and `Corrupt` where it was and is gone (R1)."""
+        """The catalog; None if nothing was ever published, and `Corrupt` if a published catalog is missing (R1)."""
         catalog = self.published.catalog()
         if catalog is None and (self.plogs.files() or self._holds_topics()):
-            # There is a catalog before the first topic and plog: all may have been made since the first look.
+            # The catalog is older than the first topic and plog: the writer may have created all three since the first
+            # look.
             catalog = self.published.catalog()
             if catalog is None:
                 raise Corrupt(
@@ -120,7 +124,9 @@ class FolderObserver:
         return stamp is not None and stamp.rows > 0
 
     def _read_metadata(self, catalog: Catalog) -> tuple[Durable, int]:
-        """Read on up to the durable end, which is returned, with the end of the whole frames that follow it."""
+        """Read from the last known position to the durable end. Return that end, and the end of the whole frames after
+        it.
+        """
         durable, tail = self._metadata_end(catalog)
         if durable.plog is None:
             self._chains = {}
@@ -134,7 +140,9 @@ class FolderObserver:
         return durable, tail
 
     def _chain_up_to(self, published: PlogId, service: str, chain: Chain, plog: PlogId, start: int, end: int) -> Chain:
-        """The chain with the records behind the durable end, if they lead to the published plog; else as it was."""
+        """The chain with the records after the durable end, if they lead to the published plog; else the chain
+        unchanged.
+        """
         chains = dict(self._chains)
         for batch in stored_batches(self.plogs, plog, start, end):
             apply_batch(chains, batch)
@@ -162,7 +170,7 @@ class FolderObserver:
 
 
 class ObservedLog:
-    """One log of a `FolderObserver`. Ends with its topic: one of the same name that is made later is another."""
+    """One log of a `FolderObserver`. It ends with its topic: a later topic of the same name is another one."""
 
     def __init__(self, folder: FolderObserver, catalog: Catalog, published: PublishedTopic, partition: int) -> None:
         self.name = f"{published.topic.name}/{partition}"
@@ -184,14 +192,14 @@ class ObservedLog:
             alive = self._folder.writer_alive()
             published, epoch = self._folder.published.end_and_epoch(self._slot, self._owner, self._catalog)
             start = self._start()
-            # Behind the look at the slot, which may be another log's as soon as the topic is no longer listed.
+            # After the slot was read: another log may own the slot as soon as the topic is no longer listed.
             catalog = self._check_listed()
-            # What an earlier open has published a power cut may have put back to what it was long before.
+            # A power cut may have set an end that an earlier open published back to a much older value.
             current = alive and epoch >= self._folder.epoch(catalog)
             try:
                 durable = self._durable(published, catalog, current, start, anew=beyond is None)
             except NotFound as error:
-                # A plog went while it was looked at: the writer trims, or deletes the topic.
+                # A plog vanished during the read: the writer trims the log, or deletes the topic.
                 gone = error
                 continue
             self._last = self._extent_of(durable, start)
@@ -214,13 +222,14 @@ class ObservedLog:
         return Extent(start, durable._replace(next_offset=next_offset), self._chain)
 
     def _start_of_nothing(self) -> int:
-        """Where a log without plogs begins: it is new, or all of it was trimmed. `NotFound` if it was deleted instead.
+        """Where a log without plogs begins: it is new, or trimmed to its end. `NotFound` if its topic was deleted.
 
-        All of that is published before the metadata says that the plogs are gone, so it is looked at once more.
+        The writer publishes all of that before the metadata drops the plogs, so this reads the catalog and the start
+        again.
         """
         self._check_listed()
         start = self._start()
-        # On a full disk a topic can be deleted, but not taken off the list.
+        # On a full disk the writer can delete a topic, but cannot remove it from the catalog.
         if self._last is not None and start < self._last.durable.next_offset:
             raise self._deleted()
         return start
@@ -231,7 +240,8 @@ class ObservedLog:
     def _check_listed(self) -> Catalog:
         """The catalog, if it still has this topic, else `NotFound`."""
         catalog = self._folder.catalog()
-        # The same one while it has not changed: a follower looks often, and there may be many topics.
+        # The reader returns the same object while the catalog has not changed: a follower looks often, and there may be
+        # many topics.
         if catalog is not self._catalog:
             if all(published.topic.id != self._owner.topic_id for published in catalog.topics):
                 raise self._deleted()
@@ -245,7 +255,7 @@ class ObservedLog:
         self, published: Durable | None, catalog: Catalog, current: bool, start: int, *, anew: bool
     ) -> Durable:
         plog = None if published is None else published.plog
-        # The writer records a rollover before it publishes what follows: a chain that has the published plog is new.
+        # The writer records a rollover before it publishes a later end: a chain that has the published plog is current.
         if anew or not (current and plog is not None and self._has(plog)):
             self._chain = self._folder.chain(f"{self._owner.topic_id}/{self._owner.partition}", catalog, plog)
         if current and published is not None and (plog is None or self._has(plog)):
@@ -256,7 +266,7 @@ class ObservedLog:
             last = self._chain.last
             if current or last is None or start < last.first_offset:
                 raise
-            # The last plog was trimmed away, which the metadata that is known to be durable does not say yet.
+            # The last plog was trimmed, and the durable part of the metadata does not have that yet.
             self._chain = Chain()
             return Durable(None, 0, start)
 

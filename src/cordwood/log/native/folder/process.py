@@ -1,6 +1,6 @@
 """A folder that this process has open: for writing, shared by all its connections, or for reading only.
 
-Locks: one for each folder is held across open and close, `_registry_lock` for a look only.
+Locks: one for each folder is held across open and close. `_registry_lock` is held only to read or change the registry.
 """
 
 import logging
@@ -55,14 +55,14 @@ def _closed(path: Path) -> Unavailable:
 
 
 class OpenFolder(Protocol):
-    """What connections need of a folder, however it is open."""
+    """The interface that connections use, for a folder that is open for writing or for reading."""
 
     path: Path
     executor: ThreadPoolExecutor
     durability: str
     """What an ack promises here, in words."""
     gone: Unavailable | None
-    """Why the folder cannot be used any more, if so."""
+    """The error that every later call raises, once the folder is closed or the process has forked."""
 
     def check(self) -> None:
         """`Unavailable` in a forked child, and once the folder is closed."""
@@ -71,7 +71,7 @@ class OpenFolder(Protocol):
         """The engine to write with; `Unavailable` if the folder is open for reading only."""
 
     def appending(self) -> FolderWriter:
-        """The engine to append with; `Unavailable` also while a commit that was decided is not finished."""
+        """The engine to append with; `Unavailable` also while a decided commit is not finished."""
 
     def topics(self) -> list[TopicRow]: ...
 
@@ -80,11 +80,11 @@ class OpenFolder(Protocol):
     def source(self, topic: str, partition: int) -> Source: ...
 
     def close(self, timeout: float) -> None:
-        """One connection lets go; the last one closes. Blocks."""
+        """Release one connection; the last one closes the folder. Blocks."""
 
 
 class _OpenFolder:
-    """What both kinds have: threads to read with, and the knowledge of being in the process that opened it."""
+    """The common part of both kinds: the threads for reads, and the check that this process opened the folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,14 +116,14 @@ class _OpenFolder:
 
 
 class FolderOpenForWriting(_OpenFolder):
-    """The one writer. Shared: the process has it once, however many connections there are."""
+    """The one writer. All connections of the process share it."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
         super().__init__(path)
         self.alone = alone
         begun = time.monotonic()
         disk = RealDisk(path)
-        # R2: a folder whose own name is not durable is lost with all that is synced in it.
+        # R2: if the folder's own name is not durable, a power cut loses the folder with all the data synced in it.
         disk.make_folder("")
         self._note_durability()
         self._lock = FolderLock(path / _LOCK)
@@ -137,7 +137,7 @@ class FolderOpenForWriting(_OpenFolder):
             self._engine = FolderWriter(disk, clock, self._workers, coordinator)
             self._lock.announce()
             failed.pop_all()
-        # Timeouts have a thread of their own, which takes no lock that is held during I/O.
+        # A dedicated thread delivers timeouts. It takes no lock that is held during I/O.
         self._expiry = Timer("cordwood-expire")
         self._timer = Timer("cordwood-timer")
         self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
@@ -171,7 +171,7 @@ class FolderOpenForWriting(_OpenFolder):
         return self._engine.log(topic, partition)
 
     def raise_failure(self, topic: str, partition: int) -> None:
-        """What failed in the background for this log; one that does not exist has nothing to tell."""
+        """Raise the error of a failed background task of this log, if any. A log that does not exist has none."""
         try:
             log = self._engine.log(topic, partition)
         except CordwoodError:
@@ -189,15 +189,15 @@ class FolderOpenForWriting(_OpenFolder):
 
     def _begin(self) -> None:
         self._expiry.every(_EXPIRE_SECONDS, self._engine.expire)
-        # Until the engine is closed, which may have to wait for room.
+        # Until the engine is closed, since the close may have to wait for room on the disk.
         self._timer.every(_CATCH_UP_SECONDS, self._engine.catch_up)
         self._timer.every(_QUIET_SECONDS, self._engine.give_space_back)
         self._timer.every(_RETENTION_SECONDS, self._engine.enforce_retention)
         try:
-            # R28: before anybody can append.
+            # R28: before any caller can append.
             self.staged.finish_decided()
         except Unavailable as error:
-            # Most often no room: a trim, or a topic that is deleted, must be able to make some.
+            # Mostly a full disk: a trim, or the deletion of a topic, must still be able to make room.
             self._unfinished = error
             self._timer.every(_UNFINISHED_SECONDS, self._finish_again)
 
@@ -217,10 +217,11 @@ class FolderOpenForWriting(_OpenFolder):
         finished = threading.Event()
         _closing.add(self.path)
         try:
-            # Not here: a retention, or who makes a topic, may wait for a disk that does not answer.
+            # In another thread: a retention run, or a caller that creates a topic, may wait for a disk that does not
+            # answer.
             in_a_thread("cordwood-end", partial(self._end, finished))
         except Unavailable:
-            self._end(finished)  # no thread can be had
+            self._end(finished)  # no thread could be started
         if not finished.wait(timeout):
             raise Timeout(
                 f"closing {self.path} took more than {timeout} s; what was acked is durable,"
@@ -233,7 +234,8 @@ class FolderOpenForWriting(_OpenFolder):
         self._engine.close(lambda: self._let_go(finished))
 
     def _let_go(self, finished: threading.Event) -> None:
-        # R8: not before. A disk that answers late would let this process ack what the next writer has cut off.
+        # R8: not earlier. A disk that answers late would let this process ack records that the next writer has
+        # truncated.
         self._expiry.close()
         self._timer.close()
         self._workers.close()
@@ -244,7 +246,7 @@ class FolderOpenForWriting(_OpenFolder):
 
 
 class FolderOpenForReading(_OpenFolder):
-    """Beside the writer, or without one. Not shared: it holds next to nothing."""
+    """Alongside the writer, or without one. Connections do not share it: it holds almost nothing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -287,7 +289,7 @@ class FolderOpenForReading(_OpenFolder):
             ) from error
 
     def _let_go(self) -> None:
-        # Not before: a file must not be closed under a thread that reads it.
+        # Not earlier: a file must not be closed while a thread reads it.
         self.executor.shutdown(wait=True)
         self._view.close()
 
@@ -319,10 +321,10 @@ def open_for_writing(path: Path) -> OpenFolder:
 
 
 def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool:
-    """Blocks. Append what was staged, all of it, once; False if that was done before: `StagedCommits.commit`.
+    """Blocks. Append all staged records, once; False if an earlier call did that: `StagedCommits.commit`.
 
-    It needs the folder for itself: `Unavailable` while anybody has it open for writing, this process too. If it cannot
-    even be opened the files are removed, as after every other error that comes before the decision.
+    It needs the folder for itself: `Unavailable` while any process, this one included, has it open for writing. If the
+    folder cannot be opened, the files are removed, as after every other error before the decision.
     """
     path = _check_path(path)
     try:
@@ -337,7 +339,7 @@ def commit_staged(path: Path, write: Write, files: Sequence[StagedFile]) -> bool
         try:
             folder.close(_CLOSE_SECONDS)
         except Timeout as error:
-            # Whoever took that for the outcome of the commit would repeat it.
+            # A caller that treated this as the outcome of the commit would repeat it.
             _LOGGER.warning("%s", error)
 
 
@@ -365,7 +367,7 @@ def _written_here(path: Path) -> Unavailable:
 
 
 def open_for_reading(path: Path) -> OpenFolder:
-    """Blocks. Where this process writes the folder itself, its engine serves the readers too."""
+    """Blocks. If this process writes the folder itself, its engine serves the readers too."""
     path = _check_path(path)
     with _registry_lock:
         folder = _registry.get(path)
@@ -376,12 +378,12 @@ def open_for_reading(path: Path) -> OpenFolder:
 
 
 def holds_logs(path: Path) -> bool:
-    """Whether it is a folder that was ever opened for writing. Blocks."""
+    """Whether any process ever opened this folder for writing. Blocks."""
     return (path / COORDINATOR).exists()
 
 
 def _folder_lock(path: Path) -> threading.Lock:
-    """Whoever opens or closes a folder for writing holds it, through all of its I/O: others wait at no other door."""
+    """The folder's lock, held across open and close for writing, with all their I/O; other folders are not blocked."""
     with _registry_lock:
         return _folder_locks.setdefault(path, new_lock("process.folder"))
 
@@ -399,7 +401,7 @@ def _is_file(path: Path) -> bool:
 
 
 def open_coordinator(path: Path, disk: RealDisk) -> Coordinator:
-    """The coordinator of a folder that this process has locked; `Corrupt` if it is not what it was. Blocks."""
+    """The coordinator of a folder that this process has locked; `Corrupt` if it has lost confirmed changes. Blocks."""
     _check_whole(path, disk)
     witness = Witness(disk)
     database = SqliteCoordinator(path / COORDINATOR, witness.check)
@@ -411,7 +413,7 @@ def open_coordinator(path: Path, disk: RealDisk) -> Coordinator:
 
 
 def _check_whole(path: Path, disk: RealDisk) -> None:
-    # Without it the folder would pass for a new one, in which every plog is a leftover and is swept away.
+    # Without its coordinator the folder would look new, and the open would sweep away every plog as a leftover.
     if (path / COORDINATOR).exists():
         return
     plogs = PlogStore(disk).files()
@@ -435,15 +437,15 @@ def _translate_errors(path: Path, open_it: Callable[[Path], F]) -> F:
 _registry: dict[Path, FolderOpenForWriting] = {}
 _reading: set[FolderOpenForReading] = set()
 _warned: set[Path] = set()
-# Closed by their last connection, and not yet let go by the engine.
+# Closed by their last connection, but their engine has not released them yet.
 _closing: set[Path] = set()
-# Held for a look only, never during I/O.
+# Held only to read or change the registry, never during I/O.
 _registry_lock = new_lock("process.registry")
 _folder_locks: "weakref.WeakValueDictionary[Path, threading.Lock]" = weakref.WeakValueDictionary()
 
 
 def _after_fork_in_child() -> None:
-    """Threads and locks stay with the parent: everything inherited says so from now on."""
+    """Threads and locks stay with the parent: every inherited folder raises `Unavailable` from now on."""
     global _registry_lock, _folder_locks
     for folder in (*_registry.values(), *_reading):
         folder.mark_forked()

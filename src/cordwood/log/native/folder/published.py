@@ -1,10 +1,11 @@
-"""What the writing process tells readers in other processes (R8; docs/formats/published.md).
+"""The files that the writing process publishes for readers in other processes (R8; docs/formats/published.md).
 
-`published/ends` has a slot for each log. Its first half says how far the log is durable, is rewritten after every sync,
-and is never synced itself: any value that survives a power cut was true before it. Its second half says where the log
-begins, and is synced, since records below must stay gone; it is there twice, and one copy is synced before the other is
-written over, so that a power cut during a trim leaves the trim before. `published/catalog` lists the topics with their
-slots, and is replaced whole. Every part has a CRC: a reader that meets a half-written one reads again, or does without.
+`published/ends` has a slot for each log. The first half of a slot has the durable end of the log. The writer rewrites
+it after every sync and never syncs it: any value that survives a power cut was true before it. The second half has the
+first kept offset, and is synced, since trimmed records must stay unreadable. It has two copies, and the writer syncs
+one before it overwrites the other, so a power cut during a trim leaves the previous trim point. `published/catalog`
+lists the topics with their slots, and is replaced whole. Every part has a CRC: a reader that finds a half-written part
+reads it again, or continues without it.
 
 Locks: `_starts_lock` and `_write_lock` are held while a part is written and synced, `_ends_lock` while the file is
 opened.
@@ -45,7 +46,7 @@ _START_MAGIC = b"BEG\x01"
 
 
 class Owner(NamedTuple):
-    """Whose slot it is: a reader that finds another one there has an old catalog."""
+    """The log that a slot belongs to: a reader that finds another owner there has an old catalog."""
 
     topic_id: int
     partition: int
@@ -62,7 +63,7 @@ class PublishedTopic:
 
     @cached_property
     def encoded(self) -> str:
-        """Its entry in the catalog. Made once: the catalog is replaced whole for every topic that is created."""
+        """The topic's entry in the catalog, encoded once: every new topic replaces the whole catalog."""
         return json.dumps({"slot": self.slot, "topic": asdict(self.topic)}, sort_keys=True)
 
 
@@ -104,17 +105,17 @@ class PublishedReader:
             data = bytes(file.read(file.size(), 0))
         finally:
             file.close()
-        # Whoever looks at a thousand logs reads it a thousand times, and it seldom changes.
+        # A reader of a thousand logs reads the catalog a thousand times, and it seldom changes.
         if self._decoded is None or self._decoded[0] != data:
             self._decoded = data, _decoded_catalog(data)
         return self._decoded[1]
 
     def end(self, slot: int, owner: Owner, catalog: Catalog) -> Durable | None:
-        """How far this log is durable, as far as it was published."""
+        """The published durable end of this log."""
         return self.end_and_epoch(slot, owner, catalog)[0]
 
     def end_and_epoch(self, slot: int, owner: Owner, catalog: Catalog) -> tuple[Durable | None, int]:
-        """As `end`, and by which open that was published."""
+        """As `end`, with the epoch of the open that published it."""
         ((fields,), _) = _parts(self._file(), slot * _SLOT_BYTES, _END, _END_MAGIC, 1)
         if fields is None or Owner(fields[0], fields[1]) != owner:
             return None, 0
@@ -123,7 +124,7 @@ class PublishedReader:
         return Durable(id, end, next_offset, max_timestamp), epoch
 
     def start(self, slot: int, owner: Owner) -> int | None:
-        """The first kept offset, if the log was ever trimmed; `Corrupt` if no copy is left to say so (R7)."""
+        """The first kept offset, if the log was ever trimmed; `Corrupt` if both copies are damaged (R7)."""
         starts, damaged = _starts(self._file(), slot, owner)
         if damaged == len(starts):
             raise Corrupt(
@@ -138,19 +139,19 @@ class PublishedReader:
             self._ends.close()
 
     def _file(self) -> File:
-        # Two threads that come first would open it twice, and one of the two files is nobody's to close.
+        # Without the lock, two threads could both open the file, and one of the two files would never be closed.
         with self._ends_lock:
             if self._ends is None:
                 try:
                     self._ends = self._disk.open(_ENDS)
                 except FileNotFoundError as error:
-                    # It is made before the first catalog. Without it nobody knows what was trimmed.
+                    # The writer creates it before the first catalog. Without it the trim points are unknown.
                     raise Corrupt(f"{_ENDS} is gone: open the folder for writing once, which makes it anew") from error
             return self._ends
 
 
 class PublishedWriter:
-    """The writing side: one a folder, of the process that holds its lock."""
+    """The writing side: one per folder, in the process that holds the folder's lock."""
 
     def __init__(self, disk: Disk, epoch: int) -> None:
         self._disk = disk
@@ -168,7 +169,7 @@ class PublishedWriter:
                 disk.sync_folder(_FOLDER)
             except OSError:
                 self._ends.close()
-                # Or the next open would take a name for durable that is not.
+                # Otherwise the next open would treat the name as durable, though it is not.
                 disk.remove(_ENDS)
                 raise
             return
@@ -185,20 +186,20 @@ class PublishedWriter:
         self._write(_CRC.pack(crc32c(body)) + body, slot * _SLOT_BYTES)
 
     def put_starts(self, starts: Mapping[tuple[int, Owner], int]) -> None:
-        """The first kept offsets of some logs, by slot. Synced: what was trimmed must not be readable again (R7).
+        """Write the first kept offsets of some logs, by slot, and sync them: trimmed records must stay unreadable (R7).
 
-        One copy is synced before the other is touched, so that at every moment one is whole and on the disk.
+        One copy is synced before the other is touched, so at every moment one copy is whole and on the disk.
         """
-        # One after the other: a sync that fails speaks for what others have written, and is told to one of them alone.
+        # One call at a time: a failed sync covers the writes of other callers too, but only one of them gets the error.
         with self._starts_lock:
             parts = []
             for (slot, owner), start in starts.items():
                 copies, _ = _starts(self._ends, slot, owner)
-                # What an open had to tell, and could not, comes late: a trim may have gone further meanwhile.
+                # An open that could not publish a start retries it late: a trim may have moved the start since.
                 body = _START.pack(_START_MAGIC, *owner, max(start, *(copy or 0 for copy in copies)))
                 parts.append((slot, self._weaker_copy(slot, *copies), _CRC.pack(crc32c(body)) + body))
             self._put_copies([(slot, copy, part) for slot, copy, part in parts])
-            # One copy is enough; the other is the weaker one now, if it cannot be written.
+            # One copy is enough; if the other cannot be written, it is the weaker one from now on.
             with suppress(OSError):
                 self._put_copies([(slot, 1 - copy, part) for slot, copy, part in parts])
 
@@ -218,7 +219,7 @@ class PublishedWriter:
         return 1 if first is not None and (second is None or second < first) else 0
 
     def _put_copies(self, copies: Sequence[tuple[int, int, bytes]]) -> None:
-        # Until the sync has succeeded nobody knows what is there.
+        # The contents are unknown until the sync has succeeded.
         self._failed_copies.update((slot, copy) for slot, copy, _ in copies)
         for slot, copy, part in copies:
             self._write(part, slot * _SLOT_BYTES + _END_BYTES + copy * _START_BYTES)
@@ -242,14 +243,13 @@ class PublishedWriter:
             self._ends.close()
 
     def _write(self, part: bytes, position: int) -> None:
-        # A log that is still being opened, or a trim, may come late: beside a close the descriptor may be another
-        # file's by the time that the kernel looks at it.
+        # An open or a trim may call this late. During a close, the kernel could find another file under the descriptor.
         with self._write_lock:
             self._ends.write([part], position)
 
 
 def _starts(file: File, slot: int, owner: Owner) -> tuple[list[int | None], int]:
-    """The first kept offset as both copies have it; None for one that is another log's, or damaged: so many are."""
+    """The first kept offset in both copies, None for another log's copy or a damaged one; and how many are damaged."""
     parts, damaged = _parts(file, slot * _SLOT_BYTES + _END_BYTES, _START, _START_MAGIC, 2)
     starts = [part[2] if part is not None and Owner(part[0], part[1]) == owner else None for part in parts]
     return starts, damaged
@@ -258,7 +258,7 @@ def _starts(file: File, slot: int, owner: Owner) -> tuple[list[int | None], int]
 def _parts(
     file: File, position: int, layout: struct.Struct, magic: bytes, count: int
 ) -> tuple[list[tuple[int, ...] | None], int]:
-    """So many parts, one behind the other, with one look: a reader beside the writer takes one before each read.
+    """Read `count` adjacent parts with one read: a reader alongside the writer does this before each read of records.
 
     None for a part that was never written, is of another kind, or is damaged; and how many are damaged.
     """
@@ -282,7 +282,7 @@ def _parts(
 
 
 def _is_damaged(part: bytes) -> bool:
-    """Whether it was written, and is not what was written."""
+    """Whether the part was written, and its bytes have changed since."""
     return _CRC.unpack_from(part)[0] != crc32c(part[_CRC.size :]) and any(part)
 
 
@@ -305,7 +305,7 @@ def _decoded_catalog(data: bytes) -> Catalog:
     entries = json.loads(body)
     if not 1 <= (version := entries.pop("version")) <= _VERSION:
         raise Corrupt(f"{_CATALOG} has version {version}; this version of cordwood reads versions 1 to {_VERSION}")
-    # Version 1 had none, and its ends neither: they are taken as they are.
+    # Version 1 had no epochs, neither in the catalog nor in the ends: epoch 0 accepts its ends as they are.
     entries.setdefault("epoch", 0)
     topics = [PublishedTopic(TopicRow(**entry["topic"]), entry["slot"]) for entry in entries.pop("topics")]
     return Catalog(topics=topics, **entries)

@@ -1,4 +1,4 @@
-"""What a folder's engine tells readers in other processes, and tells again where that failed.
+"""Publishes the state of a folder for readers in other processes, and retries after a failure.
 
 Locks: `_lock` is held while the catalog is replaced, `_metadata_lock` while the end of the metadata is published.
 """
@@ -26,8 +26,8 @@ from .published import (
 class Publisher:
     """The topics with their slots, where logs begin and end, and the latest metadata plog.
 
-    The coordinator and the plogs have all of it already, so nobody's call fails because it could not be published:
-    `again` makes up for it. `topics` is replaced, never changed.
+    The coordinator and the plogs have all of it already, so a failure to publish fails no call: `again` retries it.
+    `topics` is replaced, never changed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Publisher:
         self._epoch = epoch
         self.topics = _with_slots(rows, self._before)
         self.metadata_plog = metadata_plog
-        # No slot is given out twice by one open: a log that is being deleted may still publish its last end.
+        # One open never assigns a slot twice: a log that is being deleted may still publish its last end.
         self._free_slot = self._catalog().free_slot()
         self._lock = new_lock("publisher.catalog")
         self._catalog_due = False
@@ -57,7 +57,7 @@ class Publisher:
         self._starts_due = self._trimmed_starts(trimmed)
 
     def check_coordinator(self) -> None:
-        """`Corrupt` if it has lost what it held: a folder whose chains nobody knows would be swept empty."""
+        """`Corrupt` if the coordinator has lost its rows: the open would sweep away every plog that no chain names."""
         told = None if self._before is None else self._before.metadata_plog
         if self.metadata_plog is None and told is not None:
             raise Corrupt(
@@ -66,7 +66,7 @@ class Publisher:
             )
 
     def end_before(self, slot: int, owner: Owner) -> Durable | None:
-        """The end that the writer before this one has published, if that is known."""
+        """The end that the previous writer has published, if it is known."""
         return None if self._before is None else self._reader.end(slot, owner, self._before)
 
     def add(self, row: TopicRow) -> None:
@@ -83,7 +83,7 @@ class Publisher:
         self.put_catalog()
 
     def put_catalog(self) -> bool:
-        """False if that failed, and is due."""
+        """False if that failed; `again` then retries it."""
         with self._lock:
             try:
                 self.writer.put_catalog(self._catalog())
@@ -94,7 +94,7 @@ class Publisher:
             return True
 
     def put_starts(self) -> None:
-        """Where the logs begin that were trimmed before this open, unless that is done."""
+        """Publish where the logs begin that were trimmed before this open, unless that is done."""
         if not self._starts_due:
             return
         try:
@@ -104,7 +104,7 @@ class Publisher:
         self._starts_due = {}
 
     def again(self) -> None:
-        """Whatever is due; to be called now and then."""
+        """Retry everything that is due; the timer calls it regularly."""
         with self._metadata_lock:
             self._put_metadata_end(self._metadata_due)
         if self._catalog_due:
@@ -116,7 +116,7 @@ class Publisher:
             self._put_metadata_end(durable)
 
     def _put_metadata_end(self, durable: Durable | None) -> None:
-        # Until that is done readers find less of the metadata; those without a writer search its tail.
+        # Until this succeeds, readers find less of the metadata; readers without a writer search its tail.
         self._metadata_due = durable
         if durable is not None:
             with suppress(OSError):
@@ -124,7 +124,7 @@ class Publisher:
                 self._metadata_due = None
 
     def on_metadata_rollover(self, durable: Durable) -> bool:
-        """Tell of the new metadata plog; False if that failed, and the old one must stay for readers."""
+        """Publish the new metadata plog; False if that failed, and the old one must stay for readers."""
         self.metadata_plog = str(durable.plog)
         self.on_metadata_durable(durable)
         return self.put_catalog()
@@ -139,8 +139,9 @@ class Publisher:
     def _trimmed_starts(self, trimmed: Mapping[Owner, tuple[int, int]]) -> dict[tuple[int, Owner], int]:
         """Where the trimmed logs begin, by slot (R7).
 
-        All are published anew by an open: one that is there may be in the page cache alone, since a crash, or in the
-        slot of another log, since the catalog was damaged. So is the start of a log of which no copy is left.
+        An open publishes all of them again. After a crash, a published start may be in the page cache alone; after
+        damage to the catalog, it may be in the slot of another log. The open also restores the start of a log whose
+        copies are both damaged.
         """
         slots = {published.topic.id: published.slot for published in self.topics.values()}
         known = [(x, start) for x, (start, _) in trimmed.items() if x.topic_id in slots]
@@ -156,7 +157,7 @@ class Publisher:
 
 
 def _with_slots(rows: list[TopicRow], before: Catalog | None) -> dict[str, PublishedTopic]:
-    """Topics keep the slots that they had: what was published there says where recovery may begin."""
+    """Topics keep the slots that they had: recovery may begin at the ends published there."""
     known = {} if before is None else {published.topic.id: published.slot for published in before.topics}
     free = max([METADATA_SLOT + 1, *(known[row.id] + row.partitions for row in rows if row.id in known)])
     topics = {}
@@ -172,5 +173,5 @@ def _readable_catalog(published: PublishedReader) -> Catalog | None:
     try:
         return published.catalog()
     except CordwoodError:
-        # It is made anew now; without it recovery reads a little more.
+        # This open writes a new catalog; without the old one recovery reads a little more.
         return None

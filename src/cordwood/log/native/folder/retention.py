@@ -1,4 +1,4 @@
-"""What a topic no longer wants to keep: pure arithmetic on what a log says of itself."""
+"""Decides how much of a log its topic's retention keeps: pure arithmetic on the log's extent."""
 
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.stream.reading.cursor import Extent
@@ -9,7 +9,7 @@ def wants_retention(topic: TopicRow) -> bool:
 
 
 def kept_from(view: Extent, topic: TopicRow, now_ms: int) -> int:
-    """The first offset that is kept: plogs go whole, and one whose newest record is young enough stays."""
+    """The first offset to keep. Plogs expire whole, and one whose newest record is young enough stays."""
     oldest = None if topic.retention_ms is None else now_ms - topic.retention_ms
     keep_from = view.start
     total = sum(view.end_of(link) for link in view.chain)
@@ -24,5 +24,5 @@ def kept_from(view: Extent, topic: TopicRow, now_ms: int) -> int:
             break
         total -= size
         keep_from = max(keep_from, next_offset)
-    # The chain may be ahead of what is durable: plogs whose rollovers are not recorded yet.
+    # The chain may be ahead of the durable end: plogs whose rollovers are not recorded yet.
     return min(keep_from, view.durable.next_offset)

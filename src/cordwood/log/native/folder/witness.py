@@ -1,11 +1,11 @@
-"""What vouches for the coordinator (R1): the changes that it has confirmed, in a file beside it.
+"""A file that vouches for the coordinator (R1): a count of the changes that it has confirmed.
 
 docs/formats/witness.md has the format.
 
-SQLite takes a damaged log of changes for one that ends earlier, and is back where it was before. Nobody would notice:
-the rows are sound, and only too old. So each change is counted, and the count is synced here before the call returns. A
-coordinator that is behind has lost what it confirmed, and nothing may be dropped on its word. One that is ahead is
-sound: a crash came between the two.
+If its log of changes is damaged, SQLite treats it as one that ends earlier, and silently returns to an older state. Its
+rows are sound, only too old. So each change is counted, and the count is synced here before the call returns. A
+coordinator behind its witness has lost confirmed changes, and nothing may be dropped on its word. A coordinator ahead
+of its witness is sound: a crash came between the two.
 
 Lock: `WitnessedCoordinator._lock` is held through the sync of the witness, so that it never goes back.
 """
@@ -38,13 +38,13 @@ _LOGGER = logging.getLogger("cordwood.folder")
 
 
 class Witness:
-    """Two copies of a stamp. The older one is written over and synced, so that one is whole at every moment."""
+    """Two copies of a stamp. `put` overwrites the older one and syncs it, so one copy is whole at every moment."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._file: File | None = None
         copies = _read_copies(disk)
-        # The copy that is known to be on the disk, or was at the last look.
+        # The newer copy, which is known to be on the disk, or was when it was last read.
         self._copy = copies.index(max(copies, key=_changes))
         self.stamp = copies[self._copy]
 
@@ -63,9 +63,9 @@ class Witness:
         )
 
     def begin(self, found: Stamp) -> None:
-        """Vouch for this stamp from now on. The space is there then, also on a disk that is full later."""
+        """Vouch for this stamp from now on. The file's space is allocated here, so `put` also works on a full disk."""
         if self.stamp is None and found.changes > 1:
-            # Nothing contradicts the coordinator, whose rows are sound: two files would have to be damaged at once.
+            # The coordinator's rows are sound, and no witness contradicts it: only damage to both files at once could.
             _LOGGER.warning("%s: %s was gone or damaged, and is made anew", self.where, _FILE)
         try:
             self._open()
@@ -76,7 +76,7 @@ class Witness:
             raise
 
     def put(self, stamp: Stamp) -> None:
-        """Synced when it returns. After an error the same copy is the next to be written."""
+        """Synced when it returns. After an error, the next call writes the same copy again."""
         assert self._file is not None
         copy = 0 if self.stamp is None else 1 - self._copy
         body = _COPY.pack(_MAGIC, *stamp)
@@ -92,32 +92,33 @@ class Witness:
         try:
             self._file = self._disk.open(_FILE, write=True)
         except FileNotFoundError:
-            # The name of the coordinator's file becomes durable here too: it is there before any witness.
+            # The sync of the folder below also makes the name of the coordinator's file durable: it is older than any
+            # witness.
             make_durable_folder(self._disk, _FOLDER)
             self._file = self._disk.create(_FILE)
         if self._file.size() < _BYTES:
             self._file.allocate(_BYTES)
-        # What a killed writer left may be in the page cache alone.
+        # Data that a killed writer left may be in the page cache alone.
         self._file.sync()
         if self.stamp is None:
             try:
                 self._disk.sync_folder(_FOLDER)
             except OSError:
-                # R2: or the next open would take a name for durable that is not.
+                # R2: otherwise the next open would treat the name as durable, though it is not.
                 self._disk.remove(_FILE)
                 raise
 
 
 def witnessed_stamp(disk: Disk) -> Stamp | None:
-    """The last stamp that was confirmed, for a reader; None where there is none."""
+    """The last confirmed stamp, for a reader; None if there is none."""
     return max(_read_copies(disk), key=_changes)
 
 
 class WitnessedCoordinator:
     """A coordinator whose every change is confirmed by a witness before the call returns.
 
-    A call that cannot be confirmed raises `Unavailable`, with the outcome "unknown": it is committed, and the next call
-    confirms it too. Usable from every thread.
+    A call that cannot be confirmed raises `Unavailable` with the outcome "unknown": its change is committed, and the
+    next call confirms it too. Usable from every thread.
     """
 
     def __init__(self, coordinator: Coordinator, witness: Witness) -> None:
@@ -180,14 +181,14 @@ class WitnessedCoordinator:
         try:
             result = call()
         except (Conflict, Fenced, NotFound):
-            # It may tell of a change that an earlier call has made, and could not confirm.
+            # The error may reflect a change that an earlier call made and could not confirm.
             self._confirm()
             raise
         self._confirm()
         return result
 
     def _confirm(self) -> None:
-        """Have the witness say all that is committed, which may be more than the caller's change."""
+        """Confirm everything that is committed, which may be more than the caller's change."""
         try:
             with self._lock:
                 stamp = self._coordinator.stamp()

@@ -1,6 +1,7 @@
-"""A folder of logs, in the process that writes it. Knows no event loop, no lock file, no thread: it is given them.
+"""A folder of logs, in the process that writes it. It knows no event loop and no lock file, and its threads are given.
 
-Locks: `_retention_lock` and `_lock` (topics) are held during I/O; `_logs_lock` is held for a look at the table of logs.
+Locks: `_retention_lock` and `_lock` (topics) are held during I/O. `_logs_lock` is held only to read or change the table
+of logs.
 """
 
 from collections.abc import Callable
@@ -71,7 +72,7 @@ class FolderWriter:
         self._lock = new_lock("writer.topics")
         # Held while limits of a topic are applied or changed; taken before `_lock`.
         self._retention_lock = new_lock("writer.retention")
-        # Held for a look at `_logs` only, never during I/O: event loops ask for logs.
+        # Held only to read or change `_logs`, never during I/O: event loops ask for logs.
         self._logs_lock = new_lock("writer.logs")
         self._logs: dict[Owner, WrittenLog] = {}
         self._closed: CordwoodError | None = None
@@ -90,7 +91,8 @@ class FolderWriter:
         self._published.put_starts()
         if self._metadata.found.plog is not None:
             self._published.on_metadata_durable(self._metadata.found)
-        # Without room for it readers need the metadata plog that the last catalog names: it must not be swept away.
+        # Without room for a new catalog, readers need the metadata plog that the last one names: it must not be swept
+        # away.
         if self._published.put_catalog():
             workers.spawn(partial(self._sweep, *self._leftovers(found)))
 
@@ -111,7 +113,7 @@ class FolderWriter:
             try:
                 row = self._coordinator.create_topic(name, config)
             except Conflict:
-                # Made by an earlier call that failed after its commit.
+                # An earlier call created it and failed after its commit.
                 for known in self._coordinator.topics():
                     if known.name not in self._published.topics:
                         self._published.add(known)
@@ -120,7 +122,7 @@ class FolderWriter:
         return row
 
     def alter_topic(self, name: str, change: TopicChange) -> TopicRow:
-        """Blocks. From its return on, nothing is trimmed by the limits that the topic had before."""
+        """Blocks. After it returns, nothing is trimmed by the topic's earlier limits."""
         with self._retention_lock, self._lock:
             self._check_open()
             row = self.topic(name).altered(change)
@@ -129,18 +131,18 @@ class FolderWriter:
         return row
 
     def delete_topic(self, name: str, done: Done) -> None:
-        """Blocks; `done` is called when the records are gone too."""
+        """Blocks; `done` is called when the records are deleted too."""
         with self._lock:
             self._check_open()
             row = self.topic(name)
             try:
                 self._coordinator.delete_topic(row.id)
             except NotFound:
-                # Deleted by an earlier call that failed after its commit: the rest is still to be done.
+                # An earlier call deleted it and failed after its commit: the rest is still to be done.
                 pass
             self._published.remove(name)
             owners = [Owner(row.id, partition) for partition in range(row.partitions)]
-            # After the topic is gone from the list: whoever asks for a log from now on finds no topic.
+            # After the topic is off the list: from now on, a caller that asks for one of its logs gets `NotFound`.
             with self._logs_lock:
                 logs = {owner: self._logs.get(owner) for owner in owners}
             gone = NotFound(f"topic {name!r} was deleted")
@@ -177,42 +179,43 @@ class FolderWriter:
     # -- from time to time ---------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Tell callers whose time has run out. Waits for no disk: they are told also while it does not answer."""
+        """Time out callers whose deadline has passed. It waits for no disk, so it works while the disk hangs."""
         now = self._clock.monotonic()
         for log in list(self._logs.values()):
             log.expire(now)
 
     def catch_up(self) -> None:
-        """Blocks. Tries again what waits for room, and what readers could not be told."""
+        """Blocks. Retries records that wait for room, and everything that could not be published."""
         self._metadata.retry()
         self._published.again()
         for log in list(self._logs.values()):
             log.publish_again()
 
     def give_space_back(self) -> None:
-        """Take files and unwritten space from logs that are not written to."""
+        """Close the files of idle logs, and free their unwritten space."""
         idle_since = self._clock.monotonic() - self._settings.idle_seconds
         for stream in self._streams():
             if stream.holds_space and stream.last_used <= idle_since:
                 stream.give_space_back()
 
     def enforce_retention(self) -> None:
-        """Blocks. Trims what topics no longer want to keep, by whole plogs.
+        """Blocks. Trims logs by their topics' retention, by whole plogs.
 
-        The next call on a log where that failed raises the error; this one raises the first of them when all is done.
+        The next call on a log where that failed raises the error; this call raises the first error after it has tried
+        every log.
         """
         now = self._clock.time_ms()
         failed: CordwoodError | OSError | None = None
         for topic in filter(wants_retention, self.topics()):
             for partition in range(topic.partitions):
-                # One damaged log must not keep the others from giving their space back.
+                # One damaged log must not keep the others from freeing their space.
                 error = self._enforce_retention(topic.name, partition, now)
                 failed = failed or error
         if failed is not None:
             raise failed
 
     def close(self, done: Done) -> None:
-        """Finish and seal everything; `done` is called when the folder may be given away."""
+        """Finish and seal everything; `done` is called when another process may open the folder."""
         with self._lock:
             if self._closed is not None:
                 return
@@ -230,7 +233,7 @@ class FolderWriter:
         with self._retention_lock:
             try:
                 log = self.log(name, partition)
-                # Looked up behind the log: the limits are those of this topic, or of one that was made after it.
+                # Looked up after the log: the limits are those of this topic, or of one that was created after it.
                 topic = self.topic(name)
             except NotFound:
                 # The topic was deleted meanwhile.
@@ -305,13 +308,14 @@ class FolderWriter:
         return published
 
     def _forget_log(self, owner: Owner, done: Done) -> None:
-        # Not before it is closed: until then its callers may have to be told, and whoever closes the folder waits.
+        # Not before it is closed: until then its callers may wait for an answer, and a close of the folder waits for
+        # it.
         with self._logs_lock:
             self._logs.pop(owner, None)
         self._forget(_service(owner), done)
 
     def _forget(self, service: str, done: Done) -> None:
-        """Take a service out of the metadata, then delete its plogs."""
+        """Remove a service from the metadata, then delete its plogs."""
         chain = self._metadata.chains.get(service, Chain())
         self._metadata.record(service, [Full(())], partial(self._delete, chain, done))
 
@@ -321,11 +325,11 @@ class FolderWriter:
         done()
 
     def _leftovers(self, found: set[int]) -> tuple[list[str], list[int]]:
-        """What crashes left: chains of topics that are gone, and plogs of those found that no chain has.
+        """Leftovers of crashes: chains of deleted topics, and those of the found plogs that no chain has.
 
-        The coordinator that says so is not behind its witness, or it could not have been opened (R1).
-        Found out before anybody can delete a topic: a chain that the deletion and the sweep both forget would have
-        records behind its end, which no open could read.
+        The coordinator that this relies on is not behind its witness, or it could not have been opened (R1). The list
+        is made before any caller can delete a topic: if the deletion and the sweep both forgot a chain, it would have
+        records after its end, which no open could read.
         """
         alive = {_service(Owner(row.id, number)) for row in self.topics() for number in range(row.partitions)}
         known = {link.id.random for chain in self._metadata.chains.values() for link in chain}
@@ -334,7 +338,7 @@ class FolderWriter:
         return sorted(set(self._metadata.chains) - alive), sorted(found - known)
 
     def _sweep(self, services: list[str], plogs: list[int]) -> None:
-        """Delete leftovers; what of them is left once more, by a close, is the next open's."""
+        """Delete leftovers; if a close interrupts this, the next open deletes the rest."""
         for random in plogs:
             self.plogs.delete_file(random)
         with suppress(Unavailable):

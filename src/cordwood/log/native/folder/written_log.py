@@ -1,7 +1,7 @@
 """One log of a folder, in the process that writes it.
 
-Locks: `_trim_lock`, `_open_lock` and `_publish_lock` are held during I/O. `_lock` guards the appends that came early
-and the callers that wait for growth; it is never held during I/O.
+Locks: `_trim_lock`, `_open_lock` and `_publish_lock` are held during I/O. `_lock` guards the early appends and the
+callers that wait for growth; it is never held during I/O.
 """
 
 import logging
@@ -31,7 +31,7 @@ OpenStream = Callable[[Recovered, Callable[[Durable], None]], Stream]
 
 
 class WrittenLog:
-    """A stream that is opened when it is first needed, where it begins, and who waits for its growth.
+    """A stream that is opened on first use, the start of the log, and the callers that wait for it to grow.
 
     Opening reads the tail of the log, so it happens on a worker: appends that come before it is done are queued here.
     """
@@ -73,7 +73,7 @@ class WrittenLog:
         self._opening = False
         self._growth_wanted: set[Job] = set()
         self._closed: CordwoodError | None = None
-        # Who waits for the end of a close; None once it is reached.
+        # Called when a close ends; None once it has.
         self._close_wanted: list[Done] | None = []
         self._failure: CordwoodError | None = None
 
@@ -102,16 +102,16 @@ class WrittenLog:
         return True
 
     def keep_background_failure(self, what: str, error: CordwoodError | OSError) -> None:
-        """Have the next call on this log raise it: nobody was there to be told."""
+        """Keep the error of a background task for the next call on this log: no caller was there to get it."""
         text = f"{self.name}: {what} failed in the background, and is tried again: {error}"
         failure = copy(error) if isinstance(error, CordwoodError) else Unavailable(text, reason=reason_of(error))
         failure.__cause__ = error
-        # Of the call that will be told of it, and does nothing else.
+        # The outcome of the call that will raise it, which writes nothing.
         failure.outcome = "not_written"
         self._failure = failure
 
     def raise_failure(self) -> None:
-        """Tell one caller of what has failed in the background since the last one was told."""
+        """Raise the last failure of a background task, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -124,7 +124,7 @@ class WrittenLog:
             stream.when_room(job)
 
     def open(self) -> Stream:
-        """The stream, recovered if that has not been done yet. Blocks in the disk."""
+        """The stream, recovered on the first call. Blocks on the disk."""
         with self._open_lock:
             if self._stream is not None:
                 return self._stream
@@ -157,7 +157,7 @@ class WrittenLog:
     def extent(self, beyond: int | None = None) -> Extent:
         self._check_open()
         stream = self.open()
-        # In this order: the chain may then only have more than what is durable, never less.
+        # In this order: the chain may then be ahead of the durable end, never behind it.
         durable = stream.durable
         return Extent(self._start, durable, stream.chain)
 
@@ -165,22 +165,22 @@ class WrittenLog:
         """One past the last durable offset, without I/O; None while the log has not been opened."""
         stream = self._stream
         if stream is None:
-            # What came early may be acked before `open` has let go of the lock: whoever was told must see it.
+            # Early appends may be acked before `open` has released the lock: a caller with an ack must see its records.
             with self._lock:
                 stream = self._stream
         return None if stream is None else stream.durable.next_offset
 
     def first_end(self) -> int:
-        """The end that was found when the log was opened."""
+        """The end that `open` found."""
         self.open()
         assert self._first_durable is not None
         return self._first_durable.next_offset
 
     def when_grown(self, beyond: int, job: Job) -> None:
-        """Call `job` once when the log ends beyond `beyond`, or is closed: at once if it does already."""
+        """Call `job` once when the log ends beyond `beyond`, or is closed; at once if it does already."""
         stream = self.open()
         with self._lock:
-            # First: whoever writes looks without the lock whether anybody waits, once it has made the log longer.
+            # Add first: the writer extends the log, then looks without the lock whether any job waits.
             self._growth_wanted.add(job)
             if stream.durable.next_offset <= beyond and self._closed is None:
                 return
@@ -188,12 +188,12 @@ class WrittenLog:
         job()
 
     def forget(self, job: Job) -> None:
-        """Call this job of `when_grown` no more: whoever wanted it has given up."""
+        """Drop this job of `when_grown`: its caller has given up."""
         with self._lock:
             self._growth_wanted.discard(job)
 
     def trim(self, before: int, done: Done) -> None:
-        """Forget what is below `before`; `done` is called when its space is free."""
+        """Trim the records below `before`; `done` is called when their space is free."""
         with self._trim_lock:
             view = self.extent()
             if before > view.durable.next_offset:
@@ -203,16 +203,16 @@ class WrittenLog:
             if before <= view.start:
                 done()
                 return
-            # R7: durable before any plog is dropped, so that reads below stay refused and offsets go on.
+            # R7: durable before any plog is dropped, so that reads below stay refused and offsets continue.
             self._coordinator.trim(self.owner.topic_id, self.owner.partition, before, view.durable.next_offset)
             self._published.put_starts({(self._slot, self.owner): before})
-            # Last: where one of the two failed, the same call does all of it again.
+            # Last: if one of the two failed, the same call repeats both.
             self._start = before
         stream = self.open()
         stream.drop(before, done)
 
     def close(self, error: CordwoodError, done: Done) -> None:
-        """Finish what is queued and seal; later calls raise `error`. Where that is under way it is waited for."""
+        """Finish the queued appends and seal; later calls raise `error`. A second call waits for the first to end."""
         with self._lock:
             first = self._closed is None
             self._closed = self._closed or error
@@ -250,7 +250,7 @@ class WrittenLog:
         try:
             self.open()
         except Exception as error:
-            # Whatever it was: those who wait are told, and the next append tries again.
+            # On any error the waiting callers get it, and the next append tries again.
             reason = str(error) or repr(error)
             failure = (
                 error
@@ -263,7 +263,7 @@ class WrittenLog:
             fail(early, failure)
 
     def expire(self, now: float) -> None:
-        """Tell callers whose time has run out, also those that wait for the log to be opened."""
+        """Time out callers whose deadline has passed, including those that wait for the log to be opened."""
         with self._lock:
             late = [append for append in self._early if append.deadline <= now]
             if late:
@@ -278,7 +278,7 @@ class WrittenLog:
             self._stream.expire(now)
 
     def publish_again(self) -> None:
-        """Tell readers the end, if that failed when it was due; to be called now and then."""
+        """Publish the end, if that failed when it was due; the timer calls it regularly."""
         if self._publish_due and self._stream is not None:
             with self._publish_lock:
                 self._put_end(self._stream.durable)
@@ -288,7 +288,7 @@ class WrittenLog:
             self._put_end(durable)
 
     def _put_end(self, durable: Durable) -> None:
-        # What is durable and acked does not depend on it: readers of other processes see less for a while.
+        # Durability and acks do not depend on it: readers in other processes see less for a while.
         try:
             self._published.put_end(self._slot, self.owner, durable)
             self._publish_due = False

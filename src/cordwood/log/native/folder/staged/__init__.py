@@ -1,11 +1,11 @@
 """Records that other processes have prepared, and that the folder's one writer appends: all of them, once.
 
-`file` (frames that wait in a file), `plan` (what a commit is going to append, and where), `commit` (deciding,
-appending, and going on after a crash), `leftovers` (names of files, and which of them nobody needs).
+`file` (frames in a file, ready to append), `plan` (which records a commit appends, and where), `commit` (decides,
+appends, and continues after a crash), `leftovers` (names of files, and which of them are no longer needed).
 docs/formats/staged.md has the formats.
 
-A commit is decided when its plan is in the coordinator. From then on it is finished: by the process that decided it, or
-by the next opening for writing, before anybody else can append.
+A commit is decided when its plan is in the coordinator. From then on it will be finished: by the process that decided
+it, or by the next open for writing, before any caller can append.
 """
 
 from .commit import StagedCommits

@@ -1,7 +1,7 @@
-"""Committing what was staged: decided by one transaction, and finished by whoever has the folder from then on (R28).
+"""Commits staged records. One transaction decides a commit; then this process or the next writer finishes it (R28).
 
-Runs on its caller's thread and waits for the appends that it makes. It must have the folder to itself: an append of
-somebody else between the plan and its end would be taken for one of the plan's own.
+A commit runs on its caller's thread and waits for the appends that it makes. It must have the folder to itself: another
+append between the plan and its end would be counted as one of the plan's own.
 
 Lock: `_Flight._lock` guards the appends under way and is never held during I/O.
 """
@@ -26,10 +26,10 @@ from .leftovers import Write, remove_staged, remove_unneeded
 from .plan import GIVEN_UP, Plan, PlannedLog
 
 IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of staged records that are being appended at a time."""
+"""The bytes of staged records that a commit appends at a time."""
 
 APPEND_SECONDS_MAX = 120.0
-"""How long one append of a commit may take: a disk that hangs must not hold the committing process for ever."""
+"""How long one append of a commit may take: a disk that hangs must not block the committing process for ever."""
 
 
 class StagedCommits:
@@ -45,9 +45,9 @@ class StagedCommits:
         self._engine = engine
 
     def finish_decided(self) -> None:
-        """Go on with a commit that a crash cut short; to be called before anybody can append.
+        """Finish a commit that a crash interrupted; to be called before any caller can append.
 
-        `Corrupt` if what it needs is damaged or gone: nothing is lost in silence.
+        `Corrupt` if a file that it needs is damaged or missing: nothing is lost silently.
         """
         text = self._coordinator.plan()
         if text == GIVEN_UP:
@@ -56,10 +56,10 @@ class StagedCommits:
             self._finish(Plan.decode(text))
 
     def commit(self, write: Write, files: Sequence[StagedFile]) -> bool:
-        """Append the records of all files, in order, once; False, and nothing appended, if that was done before.
+        """Append the records of all files, in order, once; False, and nothing appended, if an earlier call did that.
 
-        An error with the outcome "not_written" came before the decision, and the files are gone. With "unknown" the
-        commit is decided, or may be: then the next opening for writing finishes it.
+        An error with the outcome "not_written" came before the decision, and the files are removed. With "unknown" the
+        commit is decided, or may be; then the next open for writing finishes it.
         """
         if write.batch is not None:
             last = self._coordinator.sink_batch(write.sink)
@@ -82,7 +82,7 @@ class StagedCommits:
         return True
 
     def _make_plan(self, write: Write, files: Sequence[StagedFile]) -> Plan:
-        """The plan, once every frame is found to be whole: what is decided can be done."""
+        """The plan, after a check of every frame: a decided commit must be possible to finish."""
         counts: dict[Owner, int] = {}
         for file in files:
             for owner, batch in staged_frames(self._disk, file):
@@ -102,7 +102,7 @@ class StagedCommits:
     def _finish(self, plan: Plan) -> None:
         try:
             self._append(plan)
-            # While the plan is there and all is appended, nobody needs the files: a crash here leaves none behind.
+            # All is appended, and the plan still exists, so the files are not needed: a crash here leaves no leftovers.
             remove_staged(self._disk, [file.name for file in plan.files])
             self._coordinator.finish(plan.sink, plan.batch)
         except (CordwoodError, OSError) as error:
@@ -115,7 +115,7 @@ class StagedCommits:
             raise Unavailable(text, outcome="unknown", reason=reason_of(error)) from error
 
     def _append(self, plan: Plan) -> None:
-        # A topic that was deleted since takes its part along.
+        # If a topic was deleted since, its part of the plan is dropped.
         names = {topic.id: topic.name for topic in self._engine.topics()}
         planned = {Owner(log.topic_id, log.partition): log for log in plan.logs if log.topic_id in names}
         logs = {owner: self._engine.log(names[owner.topic_id], owner.partition) for owner in planned}
@@ -155,7 +155,7 @@ class StagedCommits:
 
 
 class _Flight:
-    """Appends under way, at most so many bytes of them; the first error ends it."""
+    """Appends under way, within a limit on their bytes; the first error ends it."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -190,8 +190,8 @@ class _Flight:
         while True:
             self._told.clear()
             with self._lock:
-                # What is still under way lands at the offset that it must have, or not at all: whoever goes on with
-                # the plan finds it, or is refused by its log and tries again.
+                # An append that is still under way gets its expected offset, or is refused. A process that finishes the
+                # plan later either finds its records, or its log refuses an append and it retries.
                 if self._error is not None:
                     raise self._error
                 if self._bytes <= max(0, bytes_max):

@@ -1,4 +1,4 @@
-"""Frames that wait in a file under `staged/`: written without the folder's lock, by any process that has records."""
+"""Frames in a file under `staged/`: any process that has records writes them, without the folder's lock."""
 
 import secrets
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _READ_BYTES = 2 * FRAME_BYTES_MAX
 
 
 class StagedFile(NamedTuple):
-    """A whole staged file. Every frame in it carries the id, so that no other file is taken for it."""
+    """A complete staged file. Every frame in it has the file's id, so that a reader detects a frame of another file."""
 
     name: str
     id: int
@@ -35,9 +35,9 @@ class StagedFile(NamedTuple):
 
 
 class StagedWriter:
-    """Stages the records of one task, in order; the file is made by the first of them.
+    """Stages the records of one task, in order; the first record creates the file.
 
-    Nobody looks at the file before it is named in a commit, so one that is never finished does no harm.
+    A file is read only after a commit names it, so an unfinished one does no harm.
     """
 
     def __init__(self, disk: Disk, clock: Clock, name: StagedName) -> None:
@@ -60,18 +60,18 @@ class StagedWriter:
                 self._put(owner, part)
 
     def finish(self) -> StagedFile | None:
-        """Make it durable, its name too; None if there was no record."""
+        """Make the file and its name durable; None if there was no record."""
         if self._file is None:
             return None
         with self._translate_errors():
             self._file.sync()
             self._file.close()
-            # R2: a commit that is decided counts on the name.
+            # R2: a decided commit relies on the name.
             self._disk.sync_folder(FOLDER)
         return StagedFile(self._name, self._id, self._size)
 
     def discard(self) -> None:
-        """Take the file away, as far as that can be done now."""
+        """Remove the file, as far as that is possible now."""
         if self._file is not None:
             self._file.close()
             remove_staged(self._disk, [self._name])
@@ -158,7 +158,7 @@ def _header(data: memoryview, at: int, staged: StagedFile, position: int) -> Fra
 
 
 def _fitting(batch: Batch, log: str) -> Iterator[Batch]:
-    """The batch in parts that are one frame each: halves of halves, so nothing is done for each record."""
+    """The batch in parts of one frame each: halves of halves, so there is no work per record."""
     size = frame_bytes(batch)
     if size <= FRAME_BYTES_MAX:
         yield batch

@@ -1,7 +1,7 @@
-"""Names of staged files, and which of them nobody needs any more.
+"""Names of staged files, and which of them are no longer needed.
 
-Who stages holds no lock, may be killed at any moment, and may go on after others have given up. So a file is only
-removed where it is known that no commit can name it: under the lock, or because its attempt was never committed.
+A staging task holds no lock, may be killed at any moment, and may continue after others have given up. So a file is
+removed only if no commit can name it: under the lock, or because its attempt was never committed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from cordwood.log.native.env.disk import Disk, make_durable_folder
 FOLDER = "staged"
 
 ORPHAN_SECONDS = 7 * 24 * 3600
-"""Staged files that are older belong to nobody: no write takes so long from its first record to its commit."""
+"""Staged files that are older are orphans: no write takes so long from its first record to its commit."""
 
 _FRAMES = "frames"
 _ABORTED = "aborted"
@@ -48,7 +48,7 @@ class StagedName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of a sink: its batch is appended once, however often it comes; without a number it is not noted."""
+    """One write of a sink. A numbered batch is appended once, however often it comes; others are not recorded."""
 
     sink: str
     batch: int | None = None
@@ -65,10 +65,10 @@ class Write:
 
 
 def abort_attempt(disk: Disk, clock: Clock, attempt: str) -> None:
-    """Remove what an attempt has staged that was never committed; tasks that still run remove theirs themselves.
+    """Remove the files of an attempt that was never committed; tasks that still run remove theirs themselves.
 
-    A task finishes its file, then looks whether it was aborted; here the note of that comes first, and then the look
-    for files: one of the two sees the other. What a killed task leaves, the next commit removes.
+    A task finishes its file, then looks for the mark of an abort. This function writes the mark first, then looks for
+    files: so one of the two sees the other. If a task is killed, the next commit removes its file.
     """
     make_durable_folder(disk, FOLDER)
     disk.create(f"{FOLDER}/{attempt}.{clock.time_ms()}.{_ABORTED}").close()
@@ -81,9 +81,9 @@ def is_aborted(disk: Disk, attempt: str) -> bool:
 
 
 def remove_unneeded(disk: Disk, clock: Clock, write: Write) -> None:
-    """Remove the files of this write and of earlier ones of its sink, of aborted attempts, and of nobody.
+    """Remove the files of this write, of earlier writes of its sink, and of aborted attempts, and the orphans.
 
-    To be called by the writer of the folder, while no plan is pending.
+    The writer of the folder calls it, while no plan is pending.
     """
     try:
         there = disk.list(FOLDER)
@@ -99,7 +99,7 @@ def remove_unneeded(disk: Disk, clock: Clock, write: Write) -> None:
 
 
 def remove_staged(disk: Disk, names: Iterable[str]) -> None:
-    """Remove files; one that stays behind, since the disk fails, is removed by a later commit."""
+    """Remove files. If the disk fails, a later commit removes the rest."""
     for name in names:
         try:
             disk.remove(f"{FOLDER}/{name}")

@@ -1,4 +1,4 @@
-"""What a commit is going to append: written down before the first append, so that whoever comes later can go on."""
+"""The plan of a commit: stored before the first append, so that a later process can finish the commit."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from .file import StagedFile
 _VERSION = 1
 
 GIVEN_UP = "given up"
-"""What an operator puts in the place of a plan that cannot be finished any more (docs/operating.md)."""
+"""An operator puts this in the place of a plan that can no longer be finished (docs/operating.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PlannedLog:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which staged files are appended, in this order, and where that begins in each log."""
+    """Which staged files are appended, in this order, and at which offset of each log that begins."""
 
     sink: str
     batch: int | None
@@ -47,7 +47,7 @@ class Plan:
 
     @staticmethod
     def decode(text: str) -> "Plan":
-        """`Corrupt` if it is not what was written, or of a version that is not known."""
+        """`Corrupt` if its checksum is wrong, or its version is unknown."""
         checksum, _, body = text.partition("\n")
         if f"{crc32c(body.rstrip(chr(10)).encode()):08x}" != checksum:
             raise Corrupt(
