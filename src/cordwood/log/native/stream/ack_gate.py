@@ -1,7 +1,7 @@
-"""When an append may be acked: pure bookkeeping, no disk.
+"""Decides when an append may be acked: pure bookkeeping, no disk.
 
-An append is acked when it is synced *and* every rollover up to its plog is recorded. Syncs come in offset order;
-recordings come whenever the metadata stream is done. Acks leave in offset order, whatever completes first (R8).
+An append is acked when it is synced *and* every rollover up to its plog is recorded. Syncs complete in offset order;
+the metadata stream records rollovers at any later time. Acks leave in offset order, whatever completes first (R8).
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from .append import Append
 
 
 class Synced(NamedTuple):
-    """Appends that one sync made durable, in the plog that rollover number `rollover` brought."""
+    """Appends that one sync made durable, in the plog of rollover number `rollover`."""
 
     rollover: int
     durable: Durable
@@ -21,24 +21,24 @@ class Synced(NamedTuple):
 
 
 class AckGate:
-    """Holds what is synced until the rollover that it stands behind is recorded."""
+    """Holds synced appends until the rollovers up to their plog are recorded."""
 
     def __init__(self) -> None:
         self._held: deque[Synced] = deque()
         self._recorded = 0
 
     def hold(self, group: Synced) -> list[Synced]:
-        """Returns what may be acked now, in order."""
+        """Returns the groups that may be acked now, in order."""
         self._held.append(group)
         return self._release()
 
     def open_through(self, rollover: int) -> list[Synced]:
-        """Rollovers are recorded in order: number n stands for all before it."""
+        """Rollovers are recorded in order: number n implies all before it."""
         self._recorded = max(self._recorded, rollover)
         return self._release()
 
     def waiting(self) -> list[Append]:
-        """May be called at any time, beside the other two."""
+        """May be called at any time, concurrently with the other two."""
         return [append for group in tuple(self._held) for append in group.appends]
 
     def _release(self) -> list[Synced]:

@@ -1,4 +1,4 @@
-"""One append to a stream on its way, and the frames that appends share."""
+"""One pending append to a stream, and the frames that appends share."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -7,7 +7,7 @@ from cordwood.log.calls.completion import PendingCall, Waiter
 from cordwood.records import FRAME_BYTES_MAX, FRAME_SLACK_BYTES, Batch
 
 LARGE_BYTES = 256 * 1024
-"""From this weight on an append gets a frame of its own: putting large batches together would copy them for nothing."""
+"""From this weight on an append gets a frame of its own: to join large batches would only copy them."""
 
 batch_of = attrgetter("batch")
 count_of = attrgetter("count")
@@ -43,10 +43,10 @@ class Append(PendingCall):
 
 
 def frames(appends: list[Append]) -> Iterator[tuple[list[Append], int]]:
-    """Appends that share a frame, and the most bytes that it can take: few frames, but large appends alone."""
+    """Appends that share a frame, and its greatest possible size: few frames, but large appends alone."""
     weights = list(map(_weight_of, appends))
     if weights and FRAME_SLACK_BYTES + sum(weights) <= FRAME_BYTES_MAX and max(weights) < LARGE_BYTES:
-        yield appends, FRAME_SLACK_BYTES + sum(weights)  # many small ones, mostly
+        yield appends, FRAME_SLACK_BYTES + sum(weights)  # mostly many small ones
         return
     frame: list[Append] = []
     size = FRAME_SLACK_BYTES

@@ -1,4 +1,4 @@
-"""What a writing open finds at the end of a log, and the end that a reader may go to without a writer."""
+"""The end of a log after a crash, for a writing open, which seals there, and for a reader without a writer."""
 
 from typing import NamedTuple
 
@@ -12,16 +12,16 @@ class Recovered(NamedTuple):
     chain: Chain
     next_offset: int
     seal_due: bool
-    """The last plog was open: it is sealed now, but the metadata does not know yet."""
+    """The last plog was open: it is sealed now, but the metadata does not have that yet."""
     truncated_bytes: int = 0
-    """How much of a write that broke off was cut."""
+    """The bytes of a torn write that were truncated."""
 
 
 def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_to: int) -> Recovered:
     """Seal the plog that an earlier open left open, at the end of its last whole frame (R1).
 
-    Only the tail is read: from the published end on, where that is known, else that one plog. A plog that was trimmed
-    away may be gone before the metadata says so: then the log goes on at `trimmed_to` (R7).
+    Only the tail is read: from the published end on if that is known, else that one plog. A trimmed plog may be deleted
+    before the metadata records it; then the log continues at `trimmed_to` (R7).
     """
     last = chain.last
     if last is None or last.end is not None:
@@ -44,21 +44,21 @@ def recover(plogs: PlogStore, chain: Chain, published: Durable | None, trimmed_t
             max_timestamp=known.max_timestamp,
             measure_torn=True,
         )
-        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they
-        # must be durable before the seal is recorded or the end is published.
+        # R8: after kill -9 whole frames may be only in the page cache. They become part of the log here, so they must
+        # be durable before the seal is recorded or the end is published.
         make_durable(file, tail)
     finally:
         file.close()
-    # R1: sealed at the cut, and never written to again; the stream goes on in a new plog.
+    # R1: sealed at the truncation point, and never written to again; the stream continues in a new plog.
     sealed = last.sealed(tail.end, tail.next_offset, tail.max_timestamp)
     return Recovered(chain.with_last(sealed), tail.next_offset, True, tail.torn_bytes)
 
 
 def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None) -> Durable:
-    """How far a reader may go where no writer says so: never beyond what a power cut leaves (R8). Repairs nothing."""
+    """The end for a reader without a writer: never beyond data that survives a power cut (R8). Repairs nothing."""
     last = chain.last
     if last is None:
-        # Nothing was ever written, or all of it is trimmed: the caller knows where the log begins.
+        # The log is new, or trimmed to its end: the caller knows where it begins.
         return Durable(None, 0, 0)
     if last.end is not None:
         return Durable(last.id, last.end, last.next_offset, last.max_timestamp)
@@ -68,7 +68,7 @@ def readable_end(plogs: PlogStore, chain: Chain, published: Durable | None) -> D
         tail = find_tail(file, last.id, start=known.end, next_offset=known.next_offset)
     finally:
         file.close()
-    # The timestamp may be that of a frame that is not shown: it only says which plogs are worth a look.
+    # The timestamp may be that of a frame after the end: it only decides which plogs a search by time looks into.
     return Durable(last.id, tail.synced_end, tail.synced_offset, max(known.max_timestamp, tail.max_timestamp))
 
 

@@ -1,6 +1,6 @@
 """How a stream moves to its next plog: the change of its chain, and the policies that differ between streams.
 
-A log's stream and the metadata stream roll over in the same steps and under different policies: a log's rollover is
+A log's stream and the metadata stream roll over in the same steps, under different policies. A log's rollover is
 recorded in the metadata stream, the metadata stream's own in the coordinator.
 """
 
@@ -23,7 +23,7 @@ _LARGE_APPENDS = 16
 
 
 class NoRoom(Exception):
-    """The next plog cannot be had now: nothing of what needs it was written."""
+    """The next plog is not available now: nothing was written of the appends that need it."""
 
     def __init__(self, reason: str, *, keep_plog: bool = False) -> None:
         super().__init__(reason)
@@ -31,12 +31,12 @@ class NoRoom(Exception):
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether it says that the disk has no room, or none for this user."""
+    """Whether the disk, or the quota of this user, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class ChangeState(Enum):
-    """How far a change of a chain has come."""
+    """The progress of a change of the chain."""
 
     IN_MEMORY = "the stream works with the new chain; a crash brings the old one back"
     RECORDED = "durable: acks that wait for it may leave, and dropped plogs may go"
@@ -50,11 +50,11 @@ class ChainChange:
     """
 
     rollovers: int
-    """How many rollovers the stream has made, this one included: once recorded, acks up to there may leave."""
+    """How many rollovers the stream has made, this one included: once it is recorded, acks up to there may leave."""
     sealed: Link | None = None
-    """The last plog, if the metadata does not know yet where it ends."""
+    """The last plog, if the metadata does not have its end yet."""
     following: Link | None = None
-    """The next plog, of a rollover."""
+    """The next plog, if this is a rollover."""
     dropped: Sequence[Link] = ()
     last: bool = False
     """Whether the stream stops with it: then the file's own seal is synced, too."""
@@ -72,19 +72,19 @@ class ChainChange:
 
 class RolloverPolicy(Protocol):
     patient: bool
-    """Whether appends wait, in order and for ever, until there is room, or are refused."""
+    """Whether appends wait for room, in order and without a limit; otherwise they are refused."""
 
     keeps_plogs: bool
     """Whether the plogs before the last one are still needed."""
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        """How large the next plog of this open is to be, if `needed` bytes are to be put into it at once."""
+        """The size of the next plog of this open, if `needed` bytes are to be put into it at once."""
 
     def plog_bytes_least(self, needed: int) -> int:
-        """How large it must be, on a disk that has no room for more."""
+        """The least size of the next plog, on a disk that has no room for more."""
 
     def ready(self, size: int, next_offset: int) -> Plog | None:
-        """The plog that the last `prepare` has kept, if it can still be used and has room for so much."""
+        """The plog that the last `prepare` has kept, if it is still usable and has `size` bytes left."""
 
     def prepare(self, plog: Plog, next_offset: int) -> int:
         """Called with the next plog before it is used; returns the offset that follows. `NoRoom`: not now."""
@@ -112,8 +112,8 @@ class LogRolloverPolicy:
         self._plog_bytes_max = plog_bytes_max
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
-        # The first ones are small, so that a thousand logs with one record each do not reserve 16 GiB. A large append
-        # is seldom the only one.
+        # The first plogs are small, so that a thousand logs with one record each do not reserve 16 GiB. Other large
+        # appends usually follow a large one.
         wanted = max(PLOG_BYTES_FIRST << (2 * min(plogs_before, 8)), _LARGE_APPENDS * needed)
         return max(needed, min(self._plog_bytes_max, wanted))
 

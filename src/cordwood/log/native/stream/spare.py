@@ -28,7 +28,7 @@ class PlogMaker:
 
     @property
     def ahead(self) -> bool:
-        """Whether the next plog was asked for: it is there, or may be soon."""
+        """Whether the next plog was requested: it exists, or may soon."""
         return self._asked
 
     def make(self, size: int, least: int) -> Plog:
@@ -38,7 +38,7 @@ class PlogMaker:
         """
         spare = self._take()
         if spare is not None and spare.size < least:
-            # Of no use, and it takes room that may be needed.
+            # Too small to be used, and it occupies room that may be needed.
             self.discard(spare)
             spare = None
         while spare is None or spare.size < size:
@@ -55,7 +55,7 @@ class PlogMaker:
         return self._reopen(spare)
 
     def make_ahead(self, size: int) -> None:
-        """Begin to make the next one, if that was not asked for already."""
+        """Begin to make the next one, unless it was requested already."""
         with self._lock:
             if self._asked:
                 return
@@ -63,7 +63,7 @@ class PlogMaker:
         self._workers.spawn(lambda: self._make_spare(size))
 
     def give_back(self, plog: Plog) -> None:
-        """A plog that was made and not used becomes the spare; one that has failed or holds something goes."""
+        """Keep a plog that was made and not used as the spare; delete one that has failed or holds data."""
         if plog.failed is not None or plog.end:
             self.discard(plog)
             return
@@ -96,7 +96,9 @@ class PlogMaker:
         return spare
 
     def _rest(self, spare: Plog) -> None:
-        """Let its file go if too many are open: before it is the spare, so that nobody takes it at that moment."""
+        """Close its file if too many are open: before it becomes the spare, so that no rollover takes it at that
+        moment.
+        """
         if self._plogs.crowded:
             spare.close()
 
@@ -104,7 +106,7 @@ class PlogMaker:
         try:
             made = self._plogs.create(self._new_id(), size)
         except OSError:
-            # The rollover will ask again, and tell its caller.
+            # The rollover will try again, and report the error to its caller.
             return
         self._rest(made)
         with self._lock:

@@ -1,7 +1,7 @@
 """The writing side of a log: group commit, and the rollover to the next plog.
 
 Every method may be called from every thread and queues its own work: one job at a time writes, gives space back, drops
-plogs or stops (`write_queue`). So nothing here needs a lock, except the gate: metadata is recorded on other threads.
+plogs or stops (`write_queue`). So only the gate needs a lock: the metadata stream records rollovers on other threads.
 
 Lock: `_gate_lock` orders acks (R8). It is held while the stream publishes its durable end, which may wait for the disk.
 `expire` does not take it.
@@ -35,7 +35,7 @@ _LOGGER = logging.getLogger("cordwood.folder")
 
 
 class LastPlog(Enum):
-    """What the last plog of the chain is to its stream."""
+    """The state of the chain's last plog."""
 
     RECORDED = "sealed, and the metadata knows; or there is none"
     SEALED = "sealed, and the next change of the chain records it"
@@ -47,7 +47,7 @@ class Stream:
     """A chain of plogs with one writer.
 
     `chain` and `durable` are replaced, never changed. A reader takes `durable` first, then `chain`: the chain may then
-    have more than is durable, never less.
+    be ahead of the durable end, never behind it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Stream:
         self._on_durable = on_durable
         self._maker = PlogMaker(plogs, workers, new_id)
         self._made = 0
-        # The size of the append that the last plog was made for: the next one is made for the like.
+        # The size of the append that the last plog was made for: the next plog expects appends of the same size.
         self._needed = 0
         self._gate = AckGate()
         self._gate_lock = new_lock("metadata.gate" if policy.patient else "stream.gate")
@@ -101,11 +101,11 @@ class Stream:
 
     @property
     def holds_space(self) -> bool:
-        """Whether `give_space_back` has something to do: files, or the space of one that a crash left unsealed."""
+        """Whether `give_space_back` has work: open files, or the space of a plog that a crash left unsealed."""
         return self._maker.ahead or self._last in (LastPlog.SEALED, LastPlog.OPEN)
 
     def expire(self, now: float) -> None:
-        """Fail appends whose time is over; those already being written may still become durable."""
+        """Fail appends whose deadline has passed; those already being written may still become durable."""
         self._queue.expire(now)
         # Without the gate's lock, which is held while the end is published: that may wait for the disk.
         flying = [*self._queue.in_flight, *self._gate.waiting(), *self._leaving]
@@ -125,7 +125,7 @@ class Stream:
         self._queue.run(partial(self._drop, before, done))
 
     def finish(self, error: CordwoodError, done: Done) -> None:
-        """Write what is queued, seal, and take nothing more: later appends raise `error`."""
+        """Write the queued appends, seal, and stop: later appends raise `error`."""
         self._queue.run_last(partial(self._seal_and_stop, done), error)
 
     # -- one group ----------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Stream:
             try:
                 return self._put_and_sync(group, "not_written")
             except Exception as error:
-                # Also after a defect: later appends build on these, so they keep their place, and wait.
+                # Also after a defect: later appends build on these, so these keep their place and wait.
                 if not isinstance(error, OSError):
                     _LOGGER.exception("%s: a write failed", self.name)
                 group = self._give_up_plog(group)
@@ -219,7 +219,7 @@ class Stream:
         )
         for append, offsets in zip(frame, map(range, starts, starts[1:]), strict=True):
             append.result = offsets
-        # Where others wait for this group, the pieces would only cost them the interpreter lock.
+        # If other appends share this group, writing in pieces would only cost their callers the interpreter lock.
         alone = len(self._queue.in_flight) == 1
         active.append(encoded.pieces(streamed=alone), encoded.length, active.end)
         self._next_offset = starts[-1]
@@ -227,7 +227,7 @@ class Stream:
         self._unsynced += frame
 
     def _refuse_unexpected(self, frame: list[Append], if_refused: Outcome) -> list[Append]:
-        """Refuse appends that name another offset than the one they would get; returns the others."""
+        """Refuse appends that expect another offset than the one they would get; returns the others."""
         if set(map(expected_of, frame)) == _NOTHING_EXPECTED:
             return frame
         accepted, offset = [], self._next_offset
@@ -243,7 +243,7 @@ class Stream:
     def _sync(self) -> None:
         active = self._active
         assert active is not None
-        # R9: written is not acked; nothing leaves before this has returned.
+        # R9: written is not acked; no ack leaves before this has returned.
         active.sync()
         self._synced_offset = self._next_offset
         self._synced_timestamp = self._max_timestamp
@@ -269,7 +269,7 @@ class Stream:
     def _roll_over(self, size: int) -> Plog:
         """Continue in the next plog at once; its appends are acked when the rollover is recorded."""
         if self._unsynced:
-            # First: the list that a plog of the metadata begins with may grow by it.
+            # First: its acks may add rollovers to the list that a metadata plog begins with.
             self._sync()
         following = self._prepare_following(size)
         self._made += 1
@@ -301,7 +301,7 @@ class Stream:
         return following
 
     def _reopen_active(self, active: Plog, size: int) -> Plog:
-        """The plog again, with its space; or the next one, where there is no room for all that it gave back."""
+        """Reopen the plog and reserve its space again; roll over instead if the disk has no room for that."""
         try:
             self._plogs.reopen(active)
             if self._last is LastPlog.RESTING:
@@ -320,19 +320,20 @@ class Stream:
         settled = self._synced_offset
         lost = [x for x in group if x.error is None and (x.result is None or x.result.start >= settled)]
         for append in lost:
-            # A plog of the metadata begins with its list: beyond that, the old offset would pass for a synced one.
+            # A metadata plog begins with its list, which takes offsets: after that, the old offset would look like a
+            # synced one.
             append.result = None
         return lost
 
     def _abandon_active(self) -> None:
-        """Keep what the plog holds up to its last good sync, and take the rest back: its group broke off."""
+        """Keep the plog's contents up to its last good sync, and discard the rest: its group failed."""
         self._unsynced = []
         self._next_offset = self._synced_offset
         self._max_timestamp = self._synced_timestamp
         self._retire_active()
 
     def _retire_active(self) -> None:
-        """Seal the last link of the chain where it is synced to."""
+        """Seal the last link of the chain at its synced end."""
         if self._active is None:
             return
         assert self.chain.last is not None
@@ -342,7 +343,7 @@ class Stream:
         self._active, self._last = None, LastPlog.SEALED
 
     def _take_sealed(self) -> Link | None:
-        """The last link, if it is sealed and the metadata does not know; from now on it does."""
+        """The last link, if it is sealed and not recorded; the caller records it."""
         if self._last is not LastPlog.SEALED:
             return None
         self._last = LastPlog.RECORDED
@@ -380,7 +381,7 @@ class Stream:
     # -- a change of the chain ----------------------------------------------------------------------------------
 
     def _record(self, change: ChainChange) -> None:
-        """Have it recorded; it is completed when that is durable, on whichever thread."""
+        """Record the change; it is completed when the record is durable, on any thread."""
         records = change.records()
         if records:
             self._policy.record(records, partial(self._on_recorded, change))
@@ -405,22 +406,22 @@ class Stream:
         change.done()
 
     def _seal_file(self, link: Link, *, synced: bool = False) -> None:
-        """Write the file's own seal, for repair and for servers; the chain already says where the plog ends.
+        """Write the file's own seal, for repair and for servers; the chain already has the end of the plog.
 
-        It is not worth a sync that would hold up the log's own ones, except at a close (R1).
+        It is not worth a sync that would delay the log's own syncs, except at a close (R1).
         """
         assert link.end is not None
         try:
             plog = self._plogs.resume(link.id, link.end)
         except (NotFound, OSError):
-            # Dropped meanwhile, or no file can be opened now.
+            # The plog was dropped meanwhile, or no file can be opened now.
             return
         try:
             plog.seal(link.end, next_offset=link.next_offset, max_timestamp=link.max_timestamp)
             if synced:
                 plog.sync()
         except OSError:
-            # Only space is lost: below the recorded end nothing was touched.
+            # Only space is lost: nothing below the recorded end was touched.
             return
         finally:
             plog.close()

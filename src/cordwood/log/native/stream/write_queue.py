@@ -1,6 +1,6 @@
 """The appends and jobs of one stream, done one at a time.
 
-One worker at a time runs for a stream: it takes everything that waits as a group, and continues until nothing waits.
+One worker at a time runs for a stream: it takes all waiting appends as a group, and continues until none wait.
 Housekeeping (giving space back, dropping plogs, stopping) runs there too, so none of it races with a write.
 
 Lock: `_lock` guards the queue and is never held during I/O: event loops submit appends.
@@ -40,7 +40,7 @@ class WriteQueue:
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._queue: deque[Append] = deque()
         self._queue_bytes = 0
-        # No append in the queue has to be told before this.
+        # No append in the queue expires before this.
         self._deadline = inf
         self._jobs: deque[Job] = deque()
         self._room_wanted: list[Job] = []
@@ -51,7 +51,7 @@ class WriteQueue:
     def submit(self, append: Append) -> bool:
         """Queue an append; False, and nothing queued, if the queue is full: then ask `when_room`."""
         weight = append.weight
-        # A `with` takes 0.1 µs more, and every record that is appended alone comes by here.
+        # A `with` takes 0.1 µs more, and every record that is appended alone comes through here.
         self._acquire()
         try:
             if self._closed is not None:
@@ -72,7 +72,7 @@ class WriteQueue:
         return True
 
     def when_room(self, job: Job) -> None:
-        """Call `job` once when the queue has been taken from, at once if it is empty."""
+        """Call `job` once after the worker has taken appends from the queue; at once if it is empty."""
         with self._lock:
             if self._queue:
                 self._room_wanted.append(job)
@@ -80,7 +80,7 @@ class WriteQueue:
         job()
 
     def run(self, job: Job) -> None:
-        """Run `job` where it cannot race with a write, before the appends that wait."""
+        """Run `job` where it cannot race with a write, before the waiting appends."""
         with self._lock:
             self._jobs.append(job)
             if self._running:
@@ -89,13 +89,13 @@ class WriteQueue:
         self._workers.spawn(self._run)
 
     def run_last(self, job: Job, error: CordwoodError) -> None:
-        """Refuse new appends with `error`, finish those that wait, then run `job`."""
+        """Refuse new appends with `error`, finish the waiting ones, then run `job`."""
         with self._lock:
             self._closed = error
         self.run(lambda: self._finish(job))
 
     def retry(self) -> None:
-        """Try what `write` gave back once more."""
+        """Retry the appends that `write` returned."""
         with self._lock:
             if self._running or not self._stalled:
                 return
@@ -103,14 +103,14 @@ class WriteQueue:
         self._workers.spawn(self._run)
 
     def waiting(self) -> bool:
-        """Whether there is more to do after what is being done."""
+        """Whether appends or jobs wait after the current ones."""
         return bool(self._queue or self._jobs)
 
     def stalled(self) -> bool:
         return self._stalled
 
     def expire(self, now: float) -> None:
-        """Give up on appends whose time has run out; one that is being written may still become durable."""
+        """Fail queued appends whose deadline has passed: they were not written."""
         with self._lock:
             if now < self._deadline:
                 return
@@ -151,11 +151,11 @@ class WriteQueue:
         try:
             job()
         except Exception:
-            # The others must continue; the caller that asked for the job has its own deadline.
+            # The other jobs must continue; the caller that asked for this one has its own deadline.
             _LOGGER.exception("%s: housekeeping failed", self._name)
 
     def _take_group(self) -> list[Append]:
-        """Group commit: all that waits, up to a limit, shares the next sync."""
+        """Group commit: all waiting appends, up to a limit, share the next sync."""
         taken, size = self._queue, self._queue_bytes
         if size <= GROUP_BYTES_MAX:
             self._queue = deque()
@@ -193,7 +193,7 @@ class WriteQueue:
             with self._lock:
                 if not self._queue or self._stalled:
                     break
-                # Empty if everybody in it has given up; there may be more behind.
+                # Empty if every caller in it has given up; more appends may follow.
                 group = self._take_group()
             if group:
                 self._write_group(group)

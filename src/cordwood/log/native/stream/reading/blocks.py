@@ -20,8 +20,8 @@ from cordwood.records import (
 )
 from cordwood.records.frame import MAGIC
 
-# One read of the disk. Neighbouring frames are mostly of one length, so a read is made to end behind a whole one, with
-# the header of the next, which tells how long that is; a frame that is cut at the end is read again.
+# The size of one read of the disk. Neighbouring frames mostly have the same length. So a read ends after a whole frame
+# and includes the header of the next, which has that frame's length. A frame that is cut at the end is read again.
 _READ_BYTES = 4 * 1024 * 1024
 _FIND_BYTES = 256 * 1024
 
@@ -45,19 +45,19 @@ class Frames(NamedTuple):
 
     @property
     def large(self) -> bool:
-        """Whether checking them takes long enough for another thread to read on meanwhile."""
+        """Whether checking them takes long enough that another thread should read ahead meanwhile."""
         return len(self.data) >= LARGE_FRAME_BYTES * len(self.places)
 
     def below(self, stop: int) -> "Frames":
-        """Those that begin below this offset: who does not ask for the others does not care whether they are sound."""
+        """The frames that begin below this offset. A caller that asks for no others must not fail on their damage."""
         places = [place for place in self.places if place[1].first_offset < stop]
         at, last = places[-1]
         return Frames(self.plog, self.position, self.data[: at + last.length], places)
 
     def decode(self) -> tuple[list[StoredBatch], Corrupt | None]:
-        """Their batches, CRCs checked, up to the first frame that is damaged; and what is wrong with that one.
+        """Their batches, CRCs checked, up to the first damaged frame; and the damage of that one.
 
-        Takes no lock and no I/O: may run on another thread than the next read.
+        Takes no lock and does no I/O: it may run on another thread than the next read.
         """
         batches = []
         for at, header in self.places:
@@ -82,7 +82,7 @@ class PlogCursor:
     def read(self, end: int) -> Frames:
         """The next frames up to byte `end`, which is a frame boundary: one read of the disk.
 
-        They end before a damaged header, which the next read begins at, and raises.
+        They end before a damaged header; the next read begins there and raises.
         """
         start = self.position
         size = max(1, _READ_BYTES // self._next_length) * self._next_length + FRAME_HEADER_BYTES
@@ -110,7 +110,7 @@ class PlogCursor:
             raise self._damaged(start + len(data), "the file ends there")
         if len(data) >= min(self._next_length, end - start):
             raise self._damaged(start, "no whole frame stands there")
-        # Longer than was thought: now its length is known.
+        # The frame is longer than assumed: now its length is known.
         return self.read(end)
 
     def read_one(self, end: int) -> StoredBatch:
@@ -135,8 +135,9 @@ class PlogCursor:
     ) -> int | None:
         """Move to the first frame that is `found`, by frame headers alone; returns its first offset, None at `end`.
 
-        `first_offset` is that of the frame here. Each frame must follow the one before, so that none is passed over;
-        but for those with a damaged header, where the next whole one shows that all in them is below `wanted_from`.
+        `first_offset` is that of the frame here. Each frame must continue the previous one's offsets, so that none is
+        missed. A damaged header is skipped only if the next whole one shows that all offsets between are below
+        `wanted_from`.
         """
         while self.position < end:
             start = self.position
@@ -167,10 +168,10 @@ class PlogCursor:
         self._file.close()
 
     def _header_behind(self, position: int, end: int) -> FrameHeader | None:
-        """The next whole header of this plog behind a place that is damaged.
+        """The next whole header of this plog after a damaged place.
 
-        It is none that somebody stored as a value: a plog is written once, from front to back, so that a copy of one of
-        its frames always lies behind the place which that frame names.
+        A frame that a user stored as a value cannot match: a plog is written once, from front to back, so a copy of one
+        of its frames is always after the position that the frame names.
         """
         start = position + FRAME_ALIGNMENT
         while start + FRAME_HEADER_BYTES <= end:
@@ -184,7 +185,7 @@ class PlogCursor:
                 at = data.find(MAGIC, at + 1)
             if len(data) < FRAME_HEADER_BYTES:
                 return None
-            # A header that is cut at the end is looked at once more.
+            # A header that is cut at the end is read again.
             start += len(data) - FRAME_HEADER_BYTES + 1
         return None
 
@@ -204,7 +205,7 @@ def open_cursor(plogs: PlogStore, id: PlogId, position: int = 0) -> PlogCursor:
 
 
 def stored_batches(plogs: PlogStore, id: PlogId, start: int, end: int) -> Iterator[StoredBatch]:
-    """All frames between two positions of a plog; `Corrupt` at the first that is damaged."""
+    """All frames between two positions of a plog; `Corrupt` at the first damaged one."""
     cursor = open_cursor(plogs, id, start)
     try:
         while cursor.position < end:

@@ -16,7 +16,7 @@ _REMEDY = "; restore it from a copy, or trim past it"
 
 
 class Extent(NamedTuple):
-    """What of a log may be read at one moment: from `start` on, up to `durable`, in the plogs of `chain`."""
+    """The readable part of a log at one moment: from `start` on, up to `durable`, in the plogs of `chain`."""
 
     start: int
     durable: Durable
@@ -30,32 +30,32 @@ class Extent(NamedTuple):
 
 
 class Source(Protocol):
-    """A log to read from: in the writing process, or beside it."""
+    """A log to read from: in the writing process, or alongside it."""
 
     name: str
     plogs: PlogStore
     topic_id: int
 
     def extent(self, beyond: int | None = None) -> Extent:
-        """What may be read now; where that costs I/O, it may be older if it reaches beyond that offset."""
+        """The part that may be read now. If that costs I/O, an older extent will do if it ends after `beyond`."""
 
 
 class Step(NamedTuple):
-    """What one read of the disk brought: the offsets from `start` to below `stop`, still to be checked and decoded."""
+    """The result of one read of the disk: the offsets from `start` to below `stop`, not yet checked or decoded."""
 
     frames: Frames
     start: int
     stop: int
     begin_next: Callable[[], None] | None
-    """Where it is the first of its plog: asks the disk for the plog that follows, to be there when this one ends."""
+    """In the first step of a plog: asks the disk for the next plog, so that it is in memory when this one ends."""
 
     def decode(self) -> tuple[list[StoredBatch], Corrupt | None]:
-        """Its batches, CRCs checked, up to the first that is damaged; and what is wrong with that one.
+        """Its batches, CRCs checked, up to the first damaged one; and the damage of that one.
 
-        May run on any thread, beside the next read.
+        May run on any thread, concurrently with the next read.
         """
         if self.begin_next is not None:
-            # Here, since nobody waits for it, while the next read waits for the one that brought this step.
+            # Here, since no read waits for this call, while the next read waits for the one that made this step.
             self.begin_next()
         batches, damage = self.frames.decode()
         if not batches:
@@ -80,16 +80,16 @@ class LogCursor:
         self._begin_next: Callable[[], None] | None = None
 
     def read(self, stop: int | None) -> list[StoredBatch]:
-        """The next batches below `stop`, CRCs checked; nothing at the end of what is durable.
+        """The next batches below `stop`, CRCs checked; none at the durable end.
 
-        `Trimmed` if the next offset is no longer kept; `Corrupt` where it is damaged, once all before it is read.
+        `Trimmed` if the next offset is no longer kept; `Corrupt` if it is damaged, once all before it is read.
         """
         step = self.fetch(stop)
         if step is None:
             return []
         batches, damage = step.decode()
         if damage is not None:
-            # Whoever goes on begins at its frame.
+            # A retry begins at the damaged frame.
             self.close()
             self.offset = batches[-1].offsets[-1] + 1 if batches else step.start
             if not batches:
@@ -113,7 +113,7 @@ class LogCursor:
             self._check_kept(self._source.extent())
             raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}{_REMEDY}") from error
         except (Corrupt, OSError):
-            # The plog may have been read beyond the offset: whoever tries again begins at its frame.
+            # The cursor may be past the offset: a retry begins at the frame of the offset.
             self.close()
             raise
         if not frames.first_offset <= self.offset < frames.next_offset:
@@ -131,7 +131,7 @@ class LogCursor:
 
     def _step(self, frames: Frames, limit: int) -> Step:
         if frames.next_offset > limit:
-            # The plog was read beyond what is asked for.
+            # The cursor is past the requested offsets.
             self.close()
             frames = frames.below(limit)
         step = Step(frames, self.offset, min(frames.next_offset, limit), self._begin_next)
@@ -154,20 +154,21 @@ class LogCursor:
         end = view.end_of(link)
         if self._plog is None or self._link is None or self._link.id != link.id:
             self.close()
-            # Who follows goes on where the log ended: a walk to that place for each growth takes longer each time.
+            # A follower continues where the log ended: a walk to that place after each growth would take longer each
+            # time.
             rested_at, self._rested_at = self._rested_at, None
             position = rested_at[1] if rested_at is not None and rested_at[0] == link.id else 0
             self._plog, self._link = open_cursor(self._source.plogs, link.id, position), link
             if self.offset > link.first_offset and not position:
                 self._plog.skip_to(self.offset, link.first_offset, end)
-            # Plogs are read concurrently: the disk is at the next one while this one is worked on.
+            # The disk reads the next plog while this one is processed.
             following = view.chain.links[place + 1 : place + 2]
             self._begin_next = partial(self._source.plogs.begin_read, following[0].id) if following else None
         return self._plog, end
 
 
 def offset_at(source: Source, timestamp: int) -> int:
-    """The first offset whose record has at least this timestamp, by what links and frames say of themselves."""
+    """The first offset whose record has at least this timestamp, found by the timestamps of links and frame headers."""
     view = source.extent()
     while True:
         try:
@@ -183,11 +184,11 @@ def offset_at(source: Source, timestamp: int) -> int:
 
 def _offset_at(source: Source, view: Extent, timestamp: int) -> int:
     if view.start >= view.durable.next_offset:
-        # All of it is trimmed, the open plog too.
+        # The whole log is trimmed, the open plog too.
         return view.durable.next_offset
     for link in view.chain:
         if link.end is not None and link.next_offset <= view.start:
-            # Trimmed: its file may be gone already.
+            # Trimmed: its file may be deleted already.
             continue
         newest = view.durable.max_timestamp if link.id == view.durable.plog else link.max_timestamp
         if newest < timestamp:
@@ -201,7 +202,7 @@ def _offset_at(source: Source, view: Extent, timestamp: int) -> int:
 
 
 def _offset_in(source: Source, view: Extent, link: Link, timestamp: int) -> int | None:
-    """The first such offset in one plog: frame headers lead to the frame, only that one is read."""
+    """The first such offset in one plog: frame headers lead to the frame, and only that one is read."""
     end = view.end_of(link)
     cursor = open_cursor(source.plogs, link.id)
     try:
@@ -219,7 +220,7 @@ def _offset_in(source: Source, view: Extent, link: Link, timestamp: int) -> int 
             for offset, stamp in zip(batch.offsets, batch.timestamps, strict=True):
                 if stamp >= timestamp and offset >= view.start:
                     return offset
-            # Its newest record is one that was trimmed.
+            # Its newest record is a trimmed one.
             first_offset = batch.offsets[-1] + 1
         return None
     finally:
