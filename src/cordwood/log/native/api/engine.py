@@ -1,4 +1,4 @@
-"""The embedded engine, as a connection sees it."""
+"""The folder engine, as a connection sees it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _BUSY_SECONDS = 0.1
 async def open_folder(url: FileUrl, *, timeout: float, wait: float, read_only: bool) -> "FolderEngine":
     """Open a folder, or share the engine that this process has open on it.
 
-    A folder that another process writes is tried again for up to `wait` seconds.
+    While another process writes the folder, the open retries for up to `wait` seconds.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + wait
@@ -100,12 +100,13 @@ class FolderEngine(Engine):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
-            # Who still waits for the disk lets its file go when that has answered: half of the time is the folder's.
+            # A reader that still waits for the disk closes its file once the disk answers. Half of the time is for the
+            # folder.
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout / 2):
                     await asyncio.gather(*(reader.close() for reader in list(self._connection.readers)))
         finally:
-            # Also where the caller has given up: nobody closes this connection a second time.
+            # Also if the caller has given up: no later call closes this connection.
             seconds = max(0, deadline - loop.time())
             await asyncio.wrap_future(in_a_thread("cordwood-close", partial(self._folder.close, seconds)))
 

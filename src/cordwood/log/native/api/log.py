@@ -43,7 +43,7 @@ class FolderLog(Log):
         self._folder = connection.shared
         self._timeout = timeout
         self._log: WrittenLog | None = None
-        # The last loop that appended, and its notifier: looking it up costs more than asking which loop it is.
+        # The last loop that appended, and its notifier: comparing loops is cheaper than looking the notifier up.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notifier: Callable[[list[Append]], None] = complete
 
@@ -65,7 +65,7 @@ class FolderLog(Log):
         try:
             if self._connection.closed or self._folder.gone is not None:
                 self._connection.check()
-            # The exact size is only worked out where the cheap upper bound does not already say that it fits.
+            # The exact size is computed only if the cheap upper bound does not already show that the batch fits.
             if not append.count or append.weight > GROUP_WEIGHT_MAX:
                 check_size(self.name, batch)
             log = self._log or self._writable_log()
@@ -135,18 +135,18 @@ class FolderLog(Log):
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
 
     def _end_at_call(self) -> "int | Future[int] | None":
-        """Where the log ends at this moment; None where that is found out when it is opened."""
+        """Where the log ends at this moment; None if that is decided when the log is opened."""
         try:
             if isinstance(self._folder, FolderOpenForWriting):
                 return self._folder.source(self.topic, self.partition).end_now()
-            # It takes a look at the disk, beside the loop: what is appended from now on is not part of the read.
+            # This needs the disk, so it runs on another thread: records appended from now on are not part of the read.
             return self._folder.executor.submit(lambda: self._source().extent().durable.next_offset)
         except (CordwoodError, RuntimeError):
-            # The reader's first step says so; RuntimeError where the program is ending.
+            # The reader's first step raises the error; RuntimeError if the program is ending.
             return None
 
     def _raise_failure(self) -> None:
-        """What failed in the background, where nobody could be told, is raised by the next call."""
+        """Raise the error of a failed background task: no caller was there to get it."""
         if isinstance(self._folder, FolderOpenForWriting):
             self._folder.raise_failure(self.topic, self.partition)
 
@@ -173,7 +173,7 @@ class FolderLog(Log):
 
 
 def check_size(log: str, batch: Batch) -> None:
-    """Refuse what one append to a folder cannot take."""
+    """Refuse a batch that one append to a folder cannot take."""
     if not len(batch):
         raise InvalidInput(f"{log}: the batch is empty: a batch has at least 1 record")
     if (size := frame_bytes(batch)) > FRAME_BYTES_MAX:

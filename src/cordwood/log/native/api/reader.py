@@ -1,4 +1,4 @@
-"""Reading a log from an event loop: a thread reads ahead, the loop only takes what is ready.
+"""Reading a log from an event loop: threads read ahead, and the loop only takes steps that are ready.
 
 Locks: `_disk` is held while the cursor reads; `_lock` guards the steps that were read ahead, never during I/O.
 """
@@ -21,8 +21,8 @@ from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.reading.cursor import Extent, LogCursor, Source, Step
 from cordwood.records import StoredBatch
 
-# Two threads, since copying out of the page cache and checking CRCs take about as long as each other and neither holds
-# the interpreter lock; steps are few, since what was read long before it is used has left the processor's cache.
+# Two threads: copying out of the page cache and checking CRCs take about equally long, and neither holds the
+# interpreter lock. Few steps: data that was read long before its use has left the processor's cache.
 _THREADS = 2
 _STEPS_AHEAD = 3
 _POLL_SECONDS_MIN = 0.002
@@ -32,7 +32,7 @@ _POLL_SECONDS_MAX = 0.05
 class _Slot:
     """The place of one step in the order of the log, taken when its read begins, filled when it is decoded.
 
-    `damage` is what comes behind its batches, instead of all other steps.
+    `damage` is raised after its batches; no step follows.
     """
 
     __slots__ = ("damage", "step")
@@ -43,11 +43,11 @@ class _Slot:
 
 
 class FolderReader(Reader):
-    """At most four steps of about 4 MiB are held: the one that is given out, and three that are being made or wait.
+    """Holds at most four steps of about 4 MiB: the one being consumed, and three that are read or ready.
 
     Two threads read ahead, step after step, without asking the loop: a hop between threads for every step would cost a
-    third of the speed. One reads while the other checks and decodes what it has read. They end when enough waits, or at
-    the end of the log, and the loop starts them again.
+    third of the speed. One thread reads while the other checks and decodes its last read. They end when enough steps
+    are ready, or at the end of the log, and the loop starts them again.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FolderReader(Reader):
         self._source: Source | None = None
         self._ready: deque[StoredBatch] = deque()
         self._damage: Corrupt | None = None
-        self._failure: Exception | None = None  # what was met and is not raised yet
+        self._failure: Exception | None = None  # found, but not raised yet
         self._closed = False
         self._pid = os.getpid()
         self._poll_seconds = _POLL_SECONDS_MIN
@@ -95,7 +95,7 @@ class FolderReader(Reader):
     async def __anext__(self) -> StoredBatch:
         while True:
             if not self._closed:
-                # In a forked child the turn is the parent's, and so is what was read.
+                # In a forked child, the lock and all steps belong to the parent.
                 self._check()
             if not self._ready:
                 async with self._turns.here():
@@ -108,7 +108,7 @@ class FolderReader(Reader):
 
     async def close(self) -> None:
         if os.getpid() != self._pid:
-            # The threads to wait for, and whatever locks they held, are the parent's.
+            # The threads to wait for, and any locks they held, are the parent's.
             self._check()
         self._failure = None
         await self._end_reading()
@@ -125,15 +125,16 @@ class FolderReader(Reader):
             async with asyncio.timeout(self._timeout):
                 for job in jobs:
                     # Not an asyncio future: the reader may be closed in another loop than the one it was read in.
-                    # Shielded: who stops waiting must not cancel it for others who close the reader.
+                    # Shielded: a caller that stops waiting must not cancel the job for other callers of close.
                     await asyncio.shield(asyncio.wrap_future(job))
         except TimeoutError:
-            # The disk is still asked for something: the file goes with the reader, which the job holds until then.
+            # The disk has not answered yet. The job holds the reader until then, and the file is closed with the
+            # reader.
             return
         self._let_go()
 
     def __del__(self) -> None:
-        # Iterated bare, and left before its end.
+        # The reader was iterated without `async with`, and left before its end.
         self._let_go()
 
     def _let_go(self) -> None:
@@ -159,9 +160,9 @@ class FolderReader(Reader):
                 await self._growth()
 
     async def _next_step(self) -> list[StoredBatch]:
-        """The next batches; none at the end of what is durable, or once the reader is closed."""
-        # A turn of the loop for each step: where reading is faster than its user, nothing else would ever get one, and
-        # nobody could cancel the user. Before a step is taken, so that a cancelled call loses none.
+        """The next batches; none at the durable end, or once the reader is closed."""
+        # The loop gets a turn for each step: if reads are faster than their user, no other task would run, and the user
+        # could not be cancelled. The turn comes before a step is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
         if self._damage is not None and not self._closed:
             await self._fail(self._damage)
@@ -174,7 +175,7 @@ class FolderReader(Reader):
                 else:
                     self._wanted = arrived
                     if not self._slots:
-                        # The log may have grown since its end was met.
+                        # The log may have grown since its end was reached.
                         self._ended = False
                 reading = self._threads > 0 or self._ended or self._start_thread()
             if step is None and not reading:
@@ -188,7 +189,7 @@ class FolderReader(Reader):
         return []
 
     async def _fail(self, error: Exception) -> NoReturn:
-        """Let go, and raise it. A caller that is cancelled meanwhile leaves it to the next call: it is no end."""
+        """End the reading, and raise the error. If the caller is cancelled meanwhile, the next call raises it."""
         if isinstance(error, OSError) and not isinstance(error, CordwoodError):
             cause, error = error, Unavailable(f"reading {self._name} failed: {error}", reason=reason_of(error))
             error.__cause__ = cause
@@ -198,21 +199,21 @@ class FolderReader(Reader):
         raise error
 
     async def _answer(self, arrived: Wanted) -> None:
-        """Wait for the disk, or until the reader is closed. A step that comes too late is the next call's."""
+        """Wait for the disk, or until the reader is closed. If a step comes too late, the next call gets it."""
         late = (
             f"reading {self._name} took more than {self._timeout} s: go on reading, which loses nothing,"
             " or connect with more time"
         )
         try:
             async with deadline(self._timeout, lambda: Timeout(late)):
-                # Looked at once more: whoever closed it in another loop may not have known whom to wake.
+                # Checked again: a close in another loop may have found no waiter to wake.
                 if not self._closed:
                     await arrived.wait()
         finally:
             self._wanted = None
 
     def _start_thread(self) -> bool:
-        """With the lock held. False where no thread can be started, as while the program ends."""
+        """With the lock held. False if no thread can be started, for example while the program ends."""
         try:
             job = self._executor.submit(self._read_ahead)
         except RuntimeError:
@@ -223,8 +224,8 @@ class FolderReader(Reader):
         return True
 
     async def _broken_off(self) -> None:
-        """A follower ends with the program; for others what they have read must not pass for all there is."""
-        # Python's pools say so of themselves alone: its main thread is alive while it waits for them.
+        """End a follower with the program. Other readers raise: a partial read must not look complete."""
+        # Only Python's pools know this: the main thread is alive while it waits for them.
         if not getattr(thread, "_shutdown", False):
             await self._fail(
                 Unavailable(
@@ -244,7 +245,7 @@ class FolderReader(Reader):
         )
 
     def _read_ahead(self) -> None:
-        """On a thread: read until enough waits, or there is nothing more to read now."""
+        """On a thread: read until enough steps are ready, or there is nothing more to read now."""
         while True:
             with self._disk:
                 slot = self._claim_slot()
@@ -258,7 +259,7 @@ class FolderReader(Reader):
             self._fill(slot, *_decode(step))
 
     def _claim_slot(self) -> _Slot | None:
-        """The place of the next step; None where this thread is to end."""
+        """The place of the next step; None if this thread is to end."""
         with self._lock:
             if self._ended or self._closed or len(self._slots) >= _STEPS_AHEAD:
                 self._threads -= 1
@@ -293,7 +294,7 @@ class FolderReader(Reader):
             return error
 
     def _gone(self, error: NotFound) -> CordwoodError:
-        """What a reader raises whose topic was deleted: `Conflict` where it names the topic and there is a new one."""
+        """The error after the topic was deleted: `Conflict` if the reader has a topic id and there is a new topic."""
         try:
             self._resolve()
         except Conflict as conflict:
@@ -321,7 +322,7 @@ class FolderReader(Reader):
             except Trimmed as error:
                 if not begins or self._start is not None:
                     raise
-                # Since the look at where the log begins: whoever names no offset begins at the first that is kept.
+                # A trim came after the look at the extent: a reader without a start begins at the first kept offset.
                 self._cursor.offset = error.start
         return None
 
@@ -336,7 +337,7 @@ class FolderReader(Reader):
     def _end(self, source: Source, view: Extent) -> int:
         """Where the log ended at the call."""
         if isinstance(self._end_at_call, Future):
-            # On a thread that was asked before this one.
+            # Computed on a thread that was started before this one.
             return self._end_at_call.result()
         if self._end_at_call is not None:
             return self._end_at_call
@@ -346,10 +347,10 @@ class FolderReader(Reader):
         return self._stop is not None and self._cursor is not None and self._cursor.offset >= self._stop
 
     async def _growth(self) -> None:
-        """Until there may be more to read, or the reader is closed."""
+        """Wait until there may be more to read, or the reader is closed."""
         self._wanted = grown = Wanted()
         if self._closed:
-            # Looked at only now: whoever closed it in another loop before did not know whom to wake.
+            # Checked only now: an earlier close in another loop found no waiter to wake.
             return
         source, cursor = self._source, self._cursor
         assert source is not None
@@ -362,7 +363,7 @@ class FolderReader(Reader):
             finally:
                 source.forget(wake_up)
         else:
-            # Another process writes: look again soon, less often while nothing comes.
+            # Another process writes: poll again soon, and less often while nothing comes.
             try:
                 async with asyncio.timeout(self._poll_seconds):
                     await grown.wait()
