@@ -1,8 +1,8 @@
-"""Which plogs make up which log: the metadata manager.
+"""The metadata manager: which plogs make up which log.
 
-One a folder. Every log is one of its services, by name. What it knows is the content of a stream of its own, whose
-plogs each begin with everything that holds at that moment: so only the latest plog is ever needed, and the coordinator
-stores only its id.
+There is one per folder. Every log is one of its services, by name. Its state is the content of a stream of its own.
+Each plog of that stream begins with the whole state at that moment: so only the latest plog is ever needed, and the
+coordinator stores only its id.
 """
 
 import logging
@@ -70,7 +70,7 @@ class MetadataManager:
     def record(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
         """Make a change of a service's chain durable; changes are durable in the order of the calls.
 
-        The coordinator already says of the plogs that it drops that nobody wants them any more (R7).
+        The coordinator already has the trim or the deletion that makes the dropped plogs superfluous (R7).
         """
         self._superfluous.update(self._dropped_by(service, records))
         *before, last = _in_frames(records)
@@ -86,16 +86,16 @@ class MetadataManager:
         assert queued
 
     def mark_unwanted(self, service: str) -> None:
-        """The coordinator says that the service is gone: its plogs may go too, if it takes long to record that."""
+        """The coordinator has deleted the service: its plogs may be deleted early, if the record of that must wait."""
         self._superfluous.update(self._dropped_by(service, [Full(())]))
 
     def stuck(self) -> str | None:
         return self._stream.room_wanted_for if self._stream.stalled() else None
 
     def retry(self) -> None:
-        """Try again what waits for room; to be called now and then."""
+        """Retry records that wait for room; the timer calls it regularly."""
         if self._stream.stalled():
-            # On a full disk the record of a trim may wait for the very space that the trim gives back.
+            # On a full disk the record of a trim may wait for the very space that the trim frees.
             for id in list(self._superfluous):
                 self._plogs.delete(id)
         self._stream.retry()
@@ -107,14 +107,14 @@ class MetadataManager:
         for append in appends:
             recording = append.waiter
             assert isinstance(recording, _Recording)
-            # Acks and later records depend on it: a record that failed must not pass for one that is durable.
+            # Acks and later records depend on it: a failed record must not be treated as durable.
             assert append.error is None, "a patient stream refuses nothing"
             try:
                 self._superfluous.difference_update(self._dropped_by(recording.service, recording.records))
                 apply_all(self.chains, recording.service, recording.records)
                 recording.done()
             except Exception:
-                # A defect; but not one of the others, whose acks wait for what is recorded behind this.
+                # A defect. It must not stop the others, whose acks wait for later records.
                 _LOGGER.exception("metadata: a record of service %s failed", recording.service)
 
     def _dropped_by(self, service: str, records: Sequence[MetadataRecord]) -> list[PlogId]:
@@ -139,7 +139,7 @@ def _in_frames(records: Sequence[MetadataRecord]) -> Iterator[list[MetadataRecor
 
 
 class _Recording:
-    """Who waits for a metadata record: nobody who could give up."""
+    """The waiter of a metadata record. It never gives up."""
 
     def __init__(self, service: str, records: Sequence[MetadataRecord], done: Done) -> None:
         self.service = service

@@ -14,7 +14,7 @@ from cordwood.records import StoredBatch
 def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tuple[dict[str, Chain], Durable]:
     """The chains of all services, from the latest metadata plog alone, and its end.
 
-    A record that is cut here takes a whole plog with it: so every witness of the synced end is heard (R1).
+    A record truncated here would lose a whole plog: so every source of the synced end counts (R1).
     """
     try:
         file = plogs.open_file(latest, write=True)
@@ -25,7 +25,7 @@ def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tup
     try:
         known = published.end if published is not None and published.plog == latest else 0
         tail = find_tail(file, latest, synced_end=max(known, sealed_end(file, latest)))
-        # R8, as for any log: what is taken for recorded must not be only in the page cache.
+        # R8, as for any log: a record that counts as durable must not be only in the page cache.
         make_durable(file, tail)
     finally:
         file.close()
@@ -35,7 +35,7 @@ def read_all(plogs: PlogStore, latest: PlogId, published: Durable | None) -> tup
 
 
 def read_records(plogs: PlogStore, plog: PlogId, start: int, end: int, chains: dict[str, Chain]) -> None:
-    """Apply what stands between two positions of a metadata plog."""
+    """Apply the records between two positions of a metadata plog."""
     for batch in stored_batches(plogs, plog, start, end):
         apply_batch(chains, batch)
 

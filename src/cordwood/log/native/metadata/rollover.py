@@ -1,4 +1,4 @@
-"""The rollover of the metadata stream: a new plog begins with the whole list, and the coordinator learns its id."""
+"""The rollover of the metadata stream: a new plog begins with the whole list, and the coordinator stores its id."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ LIST_FRAME_BYTES_MAX = FRAME_BYTES_MAX // 2
 
 
 class _Ready(NamedTuple):
-    """A plog with the whole list, from `first_offset` to below `next_offset`; the coordinator is to be told of it."""
+    """A plog with the whole list, from `first_offset` to below `next_offset`, whose id is yet to be stored."""
 
     plog: Plog
     first_offset: int
@@ -26,11 +26,11 @@ class _Ready(NamedTuple):
 
 
 class MetadataRolloverPolicy:
-    """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator learns its id."""
+    """The metadata stream's own plogs: a new one begins with the whole list, and the coordinator stores its id."""
 
-    # A record that is refused would leave a log with acks that never come, and the next one without its predecessor.
+    # A refused record would leave a log with acks that never come, and the next record without its predecessor.
     patient = True
-    # The new one begins with everything.
+    # The new plog begins with the whole list.
     keeps_plogs = False
 
     def __init__(
@@ -50,16 +50,16 @@ class MetadataRolloverPolicy:
         self._chains = chains
         self._plog_bytes_min = plog_bytes_min
         self._on_switch = on_rollover
-        # The coordinator may have been told of them, by calls that failed; the last of them is ready to be used.
+        # The coordinator may have stored their ids, in calls that failed; the last of them is ready to be used.
         self._in_doubt: set[PlogId] = set()
         self._ready: _Ready | None = None
-        # Those of before, which go once readers were told of the latest.
+        # Earlier plogs, deleted once the latest one is published.
         self._older: set[PlogId] = set()
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = self._list_bytes()
-        # Several times the list, so that the list is a small part of what is written. `needed` comes behind it, and it
-        # may be more by the time that it can be written.
+        # Several times the list, so that the list is a small part of the writes. `needed` bytes follow it, and the list
+        # may have grown by the time they can be written.
         return max(self._plog_bytes_min, 4 * whole, whole + 2 * needed)
 
     def plog_bytes_least(self, needed: int) -> int:
@@ -70,7 +70,7 @@ class MetadataRolloverPolicy:
         return whole + FRAME_SLACK_BYTES * (1 + whole // LIST_FRAME_BYTES_MAX)
 
     def ready(self, size: int, next_offset: int) -> Plog | None:
-        # At the same offset nothing was recorded since: what it lists is still all that holds.
+        # At the same offset nothing was recorded since: its list is still complete.
         ready, self._ready = self._ready, None
         if ready is None or ready.first_offset != next_offset or ready.plog.end + size > ready.plog.size:
             return None
@@ -108,7 +108,7 @@ class MetadataRolloverPolicy:
         return next_offset
 
     def _make_latest(self, plog: Plog) -> None:
-        """Tell the coordinator. A call that failed may have done so after all: then this plog must stay."""
+        """Store the id in the coordinator. A failed call may have stored it after all: then this plog must stay."""
         self._in_doubt.add(plog.id)
         try:
             previous = self._coordinator.metadata_plog()
@@ -119,8 +119,8 @@ class MetadataRolloverPolicy:
             raise NoRoom(str(error), keep_plog=True) from error
         self._in_doubt.discard(plog.id)
         self._older.discard(plog.id)
-        # Only now: a commit whose sync failed may be found by the next open, whatever this one reads, until another
-        # has succeeded.
+        # Only now: after a commit whose sync failed, the next open may find either id, whatever this one reads, until a
+        # later commit has succeeded.
         self._delete_all(self._in_doubt)
 
     def _delete_all(self, plogs: set[PlogId]) -> None:
@@ -128,7 +128,7 @@ class MetadataRolloverPolicy:
             self._plogs.delete(plogs.pop())
 
     def record(self, records: Sequence[MetadataRecord], done: Done) -> None:
-        # The coordinator knows since `prepare`; where older plogs ended is of no interest any more.
+        # `prepare` has already stored the id, and the ends of older plogs are no longer needed.
         done()
 
     def _whole_list(self) -> list[Batch]:
