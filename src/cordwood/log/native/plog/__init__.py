@@ -1,7 +1,7 @@
 """One append-only file of frames: create, append, read, seal, status, delete.
 
-A plog is what one log server keeps for one id; embedded, the process is its own only server. This package knows
-nothing of logs, topics or other plogs. It imports `records`, `errors` and the disk it is given.
+A log server keeps one plog for one id; in the folder engine, the process is its own only server. This package knows no
+logs, topics or other plogs. It imports `records`, `errors` and the disk it is given.
 """
 
 from .id import PlogId

@@ -19,7 +19,7 @@ class PlogId(NamedTuple):
 
     @classmethod
     def new(cls, cluster: str, group: str) -> "PlogId":
-        # Zero is what an empty slot or a wiped header shows, so it never names a plog.
+        # An empty slot or a wiped header reads as zero, so zero never names a plog.
         return cls(cluster, group, secrets.randbits(64) or 1)
 
     @classmethod

@@ -12,7 +12,7 @@ from .seal import SEAL_BYTES, Seal
 
 APPEND_BYTES_MAX = 2 * 1024 * 1024
 
-# From this length on the disk is told to begin at once: batches of 1 MiB, 4 in flight, take 1.1 instead of 1.4 ms each.
+# From this length on, the disk starts at once: batches of 1 MiB, 4 in flight, take 1.1 ms each instead of 1.4 ms.
 _EARLY_BYTES = 256 * 1024
 
 
@@ -24,10 +24,10 @@ class PlogStatus(NamedTuple):
 
 
 class Plog:
-    """One writer's handle. Not thread-safe: a plog has one writer, and reads go through handles of their own.
+    """One writer's handle. Not thread-safe: a plog has one writer, and reads use handles of their own.
 
-    `end` is where the next append must go; `synced_end` is below or at it. A write or a sync that fails is final for
-    this plog: the kernel may have dropped the pages and call the next sync a success.
+    `end` is the position of the next append; `synced_end` is at or below it. A failed write or sync is final for this
+    plog: the kernel may have dropped the pages and report the next sync as a success.
     """
 
     def __init__(self, id: PlogId, file: File, size: int, closed: Callable[[], None] = lambda: None) -> None:
@@ -44,7 +44,7 @@ class Plog:
     def append(self, pieces: Iterable[Piece], length: int, position: int) -> None:
         """Write `length` bytes at `position`, which must be the end. Nothing is durable before `sync`.
 
-        They come in pieces, which may be made one by one.
+        The bytes come in pieces, which may be made one by one.
         """
         if self._seal is not None:
             raise Sealed(f"plog {self.id} is sealed at {self._seal.end}: append to the stream's last plog")
@@ -62,7 +62,7 @@ class Plog:
             for at, buffers, size in pieces:
                 self._file.write(buffers, position + at, size)
                 if size >= _EARLY_BYTES:
-                    # So that the disk writes while the next piece is being made.
+                    # The disk writes this piece while the next one is being made.
                     self._file.begin_sync(position + at, size)
         except OSError as error:
             self.failed = error
@@ -88,7 +88,7 @@ class Plog:
         return self._file.read(min(size, max(0, self.end - position)), position)
 
     def seal(self, end: int, *, next_offset: int, max_timestamp: int) -> int:
-        """Close for good at `end` or at the own end, whichever is smaller, and give the rest of the space back.
+        """Seal at `end` or at the plog's own end, whichever is smaller, and free the rest of the space.
 
         The seal in the file is durable after the next `sync`.
         """
@@ -107,16 +107,16 @@ class Plog:
         return PlogStatus(self.end, self.synced_end, self.size, self._seal is not None)
 
     def give_back(self) -> None:
-        """Return the space that is allocated and not written: for a log that has gone quiet."""
+        """Free the allocated space that is not written, for an idle log."""
         self._file.truncate(self.end)
         self._file.sync()
 
     def reserve(self) -> None:
-        """Allocate the whole size (again): before writing goes on."""
+        """Allocate the whole size again, before the next write."""
         self._file.allocate(self.size + SEAL_BYTES)
 
     def close(self) -> None:
-        """Let the file go; twice is fine."""
+        """Close the file; a second call does nothing."""
         if self.open:
             self.open = False
             self._file.close()

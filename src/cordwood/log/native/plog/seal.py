@@ -1,4 +1,4 @@
-"""The 64 bytes behind the last frame of a sealed plog (docs/formats/plog.md)."""
+"""The 64 bytes after the last frame of a sealed plog (docs/formats/plog.md)."""
 
 import struct
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _CRC = struct.Struct("<I")
 
 
 class Seal(NamedTuple):
-    """Where a plog ends, for good: the byte position, the offset that follows, and the highest timestamp."""
+    """The final end of a plog: the byte position, the offset that follows, and the highest timestamp."""
 
     plog: int
     end: int

@@ -31,7 +31,7 @@ class PlogStore:
 
     @property
     def crowded(self) -> bool:
-        """Whether more plogs hold a file to write to than should: a process has a thousand descriptors, or fewer."""
+        """Whether too many plogs hold a file open for writing: a process has a thousand descriptors, or fewer."""
         return self._open_plogs > self._open_plogs_max
 
     def prepare(self) -> None:
@@ -39,14 +39,14 @@ class PlogStore:
         make_durable_folder(self._disk, _FOLDER)
 
     def create(self, id: PlogId, size: int) -> Plog:
-        """A new plog with its space reserved. A full disk raises OSError, and leaves nothing behind."""
+        """A new plog with its space reserved. A full disk raises OSError, and leaves no file."""
         path = self._path(id)
         try:
             file = self._disk.create(path)
         except FileExistsError as error:
             raise Conflict(f"plog {id} exists already") from error
         try:
-            # Room for the seal too, so that sealing never needs a disk that has space left.
+            # Room for the seal too, so that sealing works on a full disk.
             file.allocate(size + SEAL_BYTES)
             file.sync()
             # R2: a synced file whose name is not durable is lost with the name.
@@ -64,7 +64,7 @@ class PlogStore:
             raise NotFound(f"plog {id} is gone") from error
 
     def begin_read(self, id: PlogId) -> None:
-        """Ask the disk to have this plog ready soon; one that is gone is fine."""
+        """Ask the disk to read this plog ahead; a missing plog is ignored."""
         try:
             file = self._disk.open(self._path(id))
         except OSError:
@@ -81,17 +81,17 @@ class PlogStore:
         return plog
 
     def reopen(self, plog: Plog) -> None:
-        """Give a handle that was closed while its log was quiet its file back."""
+        """Reopen the file of a handle that was closed while its log was idle."""
         plog.attach(self.open_file(plog.id, write=True))
         self._count_open(plog)
 
     def delete(self, id: PlogId) -> None:
-        """Remove the file of a plog that no chain has. One that cannot be removed now is swept at the next open."""
+        """Remove the file of a plog that no chain has. If that fails now, the next open sweeps it away."""
         self.delete_file(id.random)
 
     def files(self) -> set[int]:
         """The random parts of the ids of all plogs on this disk."""
-        # What somebody else put there is not ours to read or to sweep away.
+        # Foreign files are not ours to read or to sweep away.
         names = filter(_FILE_NAME.fullmatch, self._disk.list(_FOLDER))
         return {int(name.removesuffix(_SUFFIX), 16) for name in names}
 
@@ -99,7 +99,7 @@ class PlogStore:
         try:
             self._disk.remove(f"{_FOLDER}/{random:016x}{_SUFFIX}")
         except OSError:
-            # It only takes space: an error would be taken for one of whatever made the plog superfluous.
+            # It only occupies space. An error here would look like one of the call that made the plog superfluous.
             return
 
     def _count_open(self, plog: Plog) -> Plog:

@@ -1,10 +1,9 @@
-"""Where a plog that nobody closed really ends (R1).
+"""The real end of a plog that was not closed (R1).
 
-After a crash the last plog of a log holds whole frames up to some place, and behind it nothing, half a frame, or,
-since a disk may persist a later write and lose an earlier one, even whole frames behind a hole. Every frame carries
-the synced end that was known when it was written. What is broken *below* the highest such end was durable once: that is
-damage, and is said (`Corrupt`). What is broken above it never was: that is the torn tail, and is cut, with all that
-follows.
+After a crash the last plog of a log holds whole frames up to some position. After that comes nothing, half a frame, or
+even whole frames after a hole: a disk may persist a later write and lose an earlier one. Every frame has the synced end
+that was known when it was written. A broken frame *below* the highest such end was durable once: that is damage, and
+raises `Corrupt`. A broken frame above it never was: that is the torn tail, which is truncated with all that follows.
 """
 
 import re
@@ -23,7 +22,7 @@ _MAGIC = re.compile(re.escape(MAGIC))
 
 
 class Tail(NamedTuple):
-    """The end of the last whole frame, and what it says of the plog."""
+    """The end of the last whole frame, with the offset, the timestamp and the synced end there."""
 
     end: int
     next_offset: int
@@ -48,8 +47,8 @@ def find_tail(
 ) -> Tail:
     """Walk the frames from `start`, a frame boundary up to which the plog is known to be synced.
 
-    `next_offset` is the offset of the first record there (None: whatever it has). `synced_end` is one that somebody
-    else vouches for, if it is higher. Reads the plog from `start` on.
+    `next_offset` is the offset of the first record there (None: any). `synced_end` counts if it is higher than the ends
+    that the frames have. Reads the plog from `start` on.
     """
     data = file.read(max(0, file.size() - start), start)
     at, synced_end = 0, max(start, synced_end)
@@ -72,16 +71,16 @@ def find_tail(
 
 
 def sealed_end(file: File, id: PlogId) -> int:
-    """Where the plog says that it was sealed, which is what a clean close does; 0 if it does not."""
+    """The end in the plog's own seal, which a clean close writes; 0 if it has none."""
     seal = Seal.decode(file.read(SEAL_BYTES, max(0, file.size() - SEAL_BYTES)))
     return seal.end if seal is not None and seal.plog == id.random else 0
 
 
 def make_durable(file: File, tail: Tail) -> None:
-    """Sync the whole frames that a crash left, before they are taken for part of the log (R8).
+    """Sync the whole frames that a crash left, before they count as part of the log (R8).
 
-    They may be in the page cache alone. If the crashed process had a sync of them fail, the kernel holds them for
-    written, and would sync nothing: so they are written once more, as they are.
+    They may be in the page cache alone. If the crashed process saw a sync of them fail, the kernel treats them as
+    written, and would sync nothing: so they are written again, unchanged.
     """
     if tail.end > tail.synced_end:
         file.write([file.read(tail.end - tail.synced_end, tail.synced_end)], tail.synced_end)
@@ -89,7 +88,7 @@ def make_durable(file: File, tail: Tail) -> None:
 
 
 def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: int | None) -> FrameHeader | None:
-    """The whole, undamaged frame of this plog that stands here, or None."""
+    """The whole, undamaged frame of this plog at this position, or None."""
     try:
         header = decode_header(data, at)
         if header.plog != id.random or header.position != start + at:
@@ -103,7 +102,7 @@ def _frame_at(data: memoryview, at: int, id: PlogId, start: int, first_offset: i
 
 
 def _highest_synced_end(data: memoryview, at: int, id: PlogId, start: int) -> int:
-    """What whole frames behind the first broken place vouch for."""
+    """The highest synced end in whole frames after the first broken place."""
     highest = 0
     for found in _MAGIC.finditer(data, at):
         place = found.start()
