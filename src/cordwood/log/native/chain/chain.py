@@ -1,4 +1,4 @@
-"""Which plogs a log is made of."""
+"""The plogs that make up a log, in order."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from cordwood.log.native.plog import PlogId
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One plog of a chain. Sealed: all of it is known. Open (`end` is None): only where it begins."""
+    """One plog of a chain. If it is sealed, all fields are known; if open (`end` is None), only its beginning."""
 
     id: PlogId
     first_offset: int
@@ -22,7 +22,7 @@ class Link:
 
 
 class Chain:
-    """Links in offset order, never changed: a new chain replaces it, so that readers hold on to theirs."""
+    """Links in offset order, never changed: a new chain replaces it, so that readers keep theirs."""
 
     __slots__ = ("_firsts", "links")
 
@@ -61,8 +61,8 @@ class Chain:
     def droppable(self, before: int) -> list[Link]:
         """The sealed plogs of which every record is below `before`.
 
-        Not one without records that begins there: were it gone before the metadata say so, nothing would tell it from
-        one whose records are lost (R7).
+        An empty plog that begins at `before` stays. If it were deleted before the metadata record that, it could not be
+        told from a plog whose records are lost (R7).
         """
         dropped = []
         for link in self.links:

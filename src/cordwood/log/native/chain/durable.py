@@ -7,7 +7,7 @@ from .chain import Chain
 
 
 class Durable(NamedTuple):
-    """How far everybody may read: up to byte `end` of `plog`, where the offset `next_offset` follows."""
+    """How far every reader may read: up to byte `end` of `plog`, where the offset `next_offset` follows."""
 
     plog: PlogId | None
     end: int
@@ -17,7 +17,7 @@ class Durable(NamedTuple):
 
 
 def durable_of(chain: Chain, next_offset: int) -> Durable:
-    """What an open finds: all of the chain, whose last plog is sealed."""
+    """The durable end at an open: all of the chain, whose last plog is sealed."""
     last = chain.last
     if last is None:
         return Durable(None, 0, next_offset)

@@ -53,19 +53,19 @@ class Continued(NamedTuple):
 
 MetadataRecord = Init | Incremental | Full | Dropped | Continued
 
-# 10,000 links are about 600 KB: well below what one frame takes.
+# 10,000 links are about 600 KB: well below the limit of a frame.
 _LINKS_MAX = 10_000
 DROPPED_MAX = 10_000
 
 
 def whole_chain(chain: Chain) -> list[MetadataRecord]:
-    """The records that say all of a chain, however long it is."""
+    """The records that describe a whole chain, however long it is."""
     parts = [chain.links[at : at + _LINKS_MAX] for at in range(0, len(chain), _LINKS_MAX)] or [()]
     return [Full(parts[0]), *map(Continued, parts[1:])]
 
 
 def apply(chain: Chain, record: MetadataRecord) -> Chain:
-    """The chain after this record. One that does not follow from the chain is `Corrupt`."""
+    """The chain after this record. A record that does not follow from the chain is `Corrupt`."""
     match record:
         case Init(link):
             return chain.with_link(link)

@@ -8,7 +8,7 @@ from cordwood.log.topics import TopicChange, TopicConfig, milliseconds_of
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic and its settings. `id` is never used again, also not for a topic of the same name."""
+    """A topic and its settings. `id` is never reused, not even for a topic of the same name."""
 
     id: int
     name: str
@@ -19,7 +19,7 @@ class TopicRow:
 
     @classmethod
     def new(cls, id: int, name: str, config: TopicConfig) -> Self:
-        """A topic that is made with these settings."""
+        """A new topic with these settings."""
         return cls(
             id,
             name,
@@ -48,7 +48,7 @@ class LogRow:
 
 
 class Stamp(NamedTuple):
-    """How far a coordinator has come. One that never changed has 0 everywhere."""
+    """The state of a coordinator, in numbers. A coordinator that never changed has 0 everywhere."""
 
     changes: int
     """The number of changes so far: every call that changes something is one."""
@@ -62,7 +62,7 @@ class Stamp(NamedTuple):
 
 class Coordinator(Protocol):
     def stamp(self) -> Stamp:
-        """Of the last change that was committed."""
+        """The stamp of the last committed change."""
 
     def take_over(self) -> int:
         """Become the owner: a new epoch, higher than every earlier one."""
@@ -71,7 +71,7 @@ class Coordinator(Protocol):
         """`Conflict` if the name is taken."""
 
     def alter_topic(self, row: TopicRow) -> None:
-        """Give the topic with this id the limits of the row. `NotFound` if the topic is gone."""
+        """Give the topic with this id the limits of the row. `NotFound` if the topic was deleted."""
 
     def delete_topic(self, id: int) -> None: ...
 
@@ -81,7 +81,7 @@ class Coordinator(Protocol):
         """Only logs that were trimmed have a row."""
 
     def trim(self, topic_id: int, partition: int, start: int, next_offset: int) -> None:
-        """R7: durable before any plog is dropped. Neither number ever goes back. `NotFound` if the topic is gone."""
+        """R7: durable before any plog is dropped. Neither number ever decreases. `NotFound` if the topic is deleted."""
 
     def metadata_plog(self) -> str | None: ...
 
@@ -92,10 +92,10 @@ class Coordinator(Protocol):
         """The plan of the commit that is decided and not finished."""
 
     def decide(self, plan: str) -> None:
-        """R28: from now on the commit is finished, by whoever. `Conflict` if another one is not finished yet."""
+        """R28: from now on the commit will be finished, by any writer. `Conflict` if another is not finished yet."""
 
     def finish(self, sink: str, batch: int | None) -> None:
-        """Forget the plan, and note the batch of the sink in the same transaction; None: it is not noted."""
+        """Remove the plan, and record the batch of the sink in the same transaction; None: no batch to record."""
 
     def sink_batch(self, sink: str) -> int | None:
         """The last batch of a sink that was finished."""

@@ -1,7 +1,7 @@
 """The coordinator in one SQLite file: for a folder, and for a single coordinator process.
 
-SQLite checks its own log of changes, and takes a damaged one for one that ends earlier; its pages it does not check. So
-every change also stores how many there were, and a sum of all rows: an open reads all of it, and compares (R1).
+SQLite checks its own log of changes, but treats a damaged one as one that ends earlier; it does not check its pages. So
+every change also stores the number of changes and a sum of all rows: an open reads all rows, and compares (R1).
 
 Lock: `_lock` is held for a whole transaction, which waits for the disk.
 """
@@ -26,8 +26,10 @@ from cordwood.log.topics import TopicConfig, checked_topic_name
 from .interface import LogRow, Stamp, TopicRow
 
 WAL_BYTES = 512 * 1024
-"""Reserved for SQLite's own log of changes while the database is open: about 30 times what a trim writes, and as much
-again for a checkpoint that finds no room."""
+"""The space reserved for SQLite's own log of changes while the database is open.
+
+It is about 30 times the size of a trim, and as much again for a checkpoint that finds no room.
+"""
 
 _FORMAT = 3
 _SCHEMA = """
@@ -45,11 +47,11 @@ CREATE TABLE stamp (
   one INTEGER PRIMARY KEY CHECK (one = 1), changes INTEGER NOT NULL, rows INTEGER NOT NULL, digest INTEGER NOT NULL,
   checksum INTEGER NOT NULL);
 """
-# How many statements of it each format has.
+# How many of its statements each format has.
 _STATEMENTS = {0: 0, 1: 4, 2: 6, _FORMAT: 7}
-# An id has 32 bits where it is published: that leaves two thousand million topics to be made.
+# A published id has 32 bits: that leaves two thousand million topics to be created.
 _IDS_FROM = 2**31
-# Half of what is reserved: a commit goes by pages of 4 KiB and a little.
+# Half of the reserved space: a commit writes pages of 4 KiB and a little.
 _CHECKPOINT_PAGES = WAL_BYTES // 2 // 4200
 
 # The columns that the digest covers. A plan has a checksum of its own, so that an operator may give it up.
@@ -65,7 +67,7 @@ _COLUMNS = {
 _COUNTED = ("topic", "log", "plan", "sink")
 _NEVER_CHANGED = Stamp(0, 0, 0)
 
-# SQLite's codes of what may be otherwise at the next try. All others are damage: no statement here is wrong.
+# SQLite's codes for errors that may pass by the next try. All others are damage: no statement here is wrong.
 _PASSING = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -78,7 +80,7 @@ _PASSING = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PROTOCOL,
 }
-# Where SQLite locks a database that it uses: see its file os.h. A lock of the open file gets in the way of its own.
+# Where SQLite locks a database that it uses: see its file os.h. A lock of the open file conflicts with its own.
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 _FLOCK = struct.Struct("hhqqi4x")
 
@@ -96,14 +98,14 @@ _OWNER = _Part("owner")
 
 
 def _believe(stamp: Stamp) -> None:
-    """Nobody has another opinion."""
+    """Accept any stamp: there is no witness."""
 
 
 class SqliteCoordinator:
     """Usable from every thread; calls take turns. R2: `synchronous=FULL`, so a commit survives a power cut."""
 
     def __init__(self, path: Path, check: Callable[[Stamp], None] = _believe) -> None:
-        """`check` is told what was found, and may raise `Corrupt`. Until it returns, the files stay as they are."""
+        """`check` gets the stored stamp, and may raise `Corrupt`. Until it returns, the files stay unchanged."""
         self._path = path
         self._lock = new_lock("coordinator")
         self._closed = False
@@ -125,7 +127,7 @@ class SqliteCoordinator:
             raise
 
     def _look(self) -> Stamp:
-        """Read all of it, before anything is written; `Corrupt` if it is not what was committed."""
+        """Read all of it, before anything is written; `Corrupt` if it differs from the committed state."""
         try:
             self._db.execute("BEGIN")
             stamp = self._checked()
@@ -135,7 +137,7 @@ class SqliteCoordinator:
         except sqlite3.Error as error:
             raise _translate(error, self._path) from error
         except (ValueError, TypeError) as error:
-            # Of decoding: text that is none, also in SQLite's own words, or a value of another type.
+            # Decoding failed: invalid text, also in SQLite's own messages, or a value of another type.
             raise _damaged(self._path, str(error)) from error
         return stamp
 
@@ -165,7 +167,7 @@ class SqliteCoordinator:
         return stamp
 
     def _check_rows(self) -> None:
-        """What must hold of the rows, whatever their sum: an older format has none."""
+        """Check the rules for all rows, independent of their sum: an older format has no sum."""
         topics = {row.id: row for row in self._topics()}
         (last_id,) = self._db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'topic'").fetchone()
         for topic in topics.values():
@@ -211,24 +213,25 @@ class SqliteCoordinator:
             for statement in _SCHEMA.split(";\n")[_STATEMENTS[version] :]:
                 self._db.execute(statement)
             if version == 0:
-                # Topics of a folder that was removed and made anew have other ids: who remembers one notices.
+                # If a folder is removed and created again, its topics get other ids, so a caller with an old id
+                # notices.
                 self._db.execute("INSERT INTO sqlite_sequence VALUES ('topic', ?)", (secrets.randbelow(_IDS_FROM),))
             self._db.execute(f"PRAGMA user_version={_FORMAT}")
             self._put_stamp(Stamp(1, *self._sum(_ALL)))
 
     def _reserve(self) -> None:
-        """A trim and a delete must be possible on a full disk, since it is they that make room on it."""
+        """A trim and a delete must be possible on a full disk, since they make room on it."""
         self._db.execute("PRAGMA wal_checkpoint(RESTART)")
         file = os.open(f"{self._path}-wal", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.posix_fallocate(file, 0, WAL_BYTES)
         except OSError:
-            pass  # no room any more; what is asked of it will say so
+            pass  # no room any more; the next change will raise
         finally:
             os.close(file)
 
     def _close_as_it_is(self) -> None:
-        """Close without what SQLite does at a last close: it would delete a log of changes that it could not read."""
+        """Close without SQLite's last-close work, which would delete a log of changes that it could not read."""
         with suppress(OSError):
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -237,7 +240,7 @@ class SqliteCoordinator:
                     fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
                 self._db.close()
             finally:
-                # Not before: this process would lose SQLite's locks.
+                # Not earlier: this process would lose SQLite's locks.
                 os.close(file)
         self._db.close()
 
@@ -404,11 +407,11 @@ def _damaged(path: Path, reason: str) -> Corrupt:
 
 
 def _translate(error: sqlite3.Error, path: Path) -> CordwoodError:
-    # An error of Python's own, such as of decoding, has no code.
+    # An error of Python's own, for example of decoding, has no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     passing = code & 0xFF in _PASSING and code != sqlite3.SQLITE_IOERR_SHORT_READ
     if code & 0xFF == sqlite3.SQLITE_READONLY:
-        # A database that says so of itself, though it may be written, is damaged.
+        # A database that claims to be read-only, though its file is writable, is damaged.
         passing = not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     if passing:
         return Unavailable(

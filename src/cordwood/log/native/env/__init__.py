@@ -1,7 +1,7 @@
-"""What the engine is given from outside: the disk and the clock.
+"""The environment of the engine: the disk, the clock and the workers that it is given.
 
-Everything above this package reaches files and time through these interfaces only, so that the simulation can
-put its own in their place: a disk that loses what was not synced, a clock that stands still.
+Everything above this package reaches files, time and threads through these interfaces only. So the simulation can
+replace them, with a disk that loses unsynced writes and a clock that stops.
 
-May import the standard library alone; nothing else of Cordwood.
+Imports the standard library, `errors` and `locks`; nothing else of Cordwood.
 """

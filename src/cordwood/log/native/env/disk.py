@@ -1,8 +1,8 @@
 """Files, as the engine is given them: the interface, and the disk of this machine.
 
-Contents, sizes and names become durable separately (R2): `File.sync` is for the contents and the size of one
-file, `Disk.sync_folder` for the names in one folder. Whatever was not synced may be found after a power cut
-in any combination of old and new.
+Contents, sizes and names become durable separately (R2): `File.sync` is for the contents and the size of one file,
+`Disk.sync_folder` for the names in one folder. A power cut may leave unsynced changes in any combination of old and
+new.
 """
 
 import builtins
@@ -18,15 +18,15 @@ from .buffers import BufferPool
 
 Buffer = bytes | bytearray | memoryview
 
-# One system call takes no more buffers than this; Linux has had 1024 for ever, other kernels may differ.
+# One system call takes no more buffers than this. Linux has always had 1024; other kernels may differ.
 _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 
-# No process has this descriptor, so the kernel says EBADF; for -1 Python raises ValueError in some calls.
+# No process has this descriptor, so the kernel returns EBADF; for -1 Python raises ValueError in some calls.
 _CLOSED = (1 << 31) - 1
 
 _ZEROS = bytes(1 << 20)
 
-# The standard library has no name for it. It is a hint: a C library may lack it, and its result is not looked at.
+# The standard library has no name for it. It is a hint: a C library may lack it, and its result is ignored.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
@@ -46,15 +46,15 @@ class File(Protocol):
     def write(self, buffers: Sequence[Buffer], position: int, size: int | None = None) -> None:
         """Write all bytes of the buffers, one after the other, or raise OSError.
 
-        `size` is their sum, from a caller that knows it: of a thousand buffers it takes as long as a small write.
+        `size` is their sum, from a caller that knows it: summing a thousand buffers takes as long as a small write.
 
-        After an error any part of the range may have been written. A write beyond the end leaves a hole that
-        reads as zeros. A memoryview must be contiguous and of single bytes.
+        After an error any part of the range may have been written. A write beyond the end leaves a hole that reads as
+        zeros. A memoryview must be contiguous and of single bytes.
         """
         ...
 
     def begin_read(self) -> None:
-        """Ask the disk to begin reading the file now, for whoever comes to read it. A hint."""
+        """Ask the disk to begin reading the file now, for a later reader. A hint."""
         ...
 
     def read(self, size: int, position: int) -> memoryview:
@@ -68,15 +68,15 @@ class File(Protocol):
     def sync(self) -> None:
         """Make contents and size durable, but not the name.
 
-        After an error nobody knows what is on the disk, and a second sync that succeeds does not change that:
-        the kernel has dropped what it could not write.
+        After an error the contents of the disk are unknown, and a second sync that succeeds does not change that: the
+        kernel has dropped the pages that it could not write.
         """
         ...
 
     def allocate(self, size: int) -> None:
-        """Make the file at least `size` bytes long, filled with zeros, and reserve the space of what is new.
+        """Make the file at least `size` bytes long, filled with zeros, and reserve the new space.
 
-        Writes into it cannot run out of space then. On an error the file keeps its size.
+        Writes into it can then not run out of space. On an error the file keeps its size.
         """
         ...
 
@@ -85,30 +85,30 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def close(self) -> None:
-        """Give the file back; twice is fine. Closing makes nothing durable."""
+        """Close the file; a second call does nothing. Closing makes nothing durable."""
         ...
 
 
 class Disk(Protocol):
-    """A folder and what is below it. Names are relative, with "/" between parts; "" is the folder itself.
+    """A folder and everything below it. Names are relative, with "/" between parts; "" is the folder itself.
 
     A name that could lead out of the folder raises ValueError.
     """
 
     def create(self, name: str) -> File:
-        """Make a new file, open for reading and writing; FileExistsError if the name is taken."""
+        """Create a file, open for reading and writing; FileExistsError if the name is taken."""
         ...
 
     def open(self, name: str, *, write: bool = False) -> File: ...
 
     def remove(self, name: str) -> None:
-        """Remove a file's name; a missing one is fine. Whoever has the file open can go on using it."""
+        """Remove a file's name; a missing one is ignored. Handles that have the file open can still use it."""
         ...
 
     def replace(self, source: str, target: str) -> None:
-        """Rename, in one step, over whatever file has the name `target`.
+        """Rename atomically, over any file that has the name `target`.
 
-        Both names are in one folder, so that a single `sync_folder` decides about them.
+        Both names are in one folder, so that a single `sync_folder` makes the change durable.
         """
         ...
 
@@ -117,29 +117,30 @@ class Disk(Protocol):
         ...
 
     def make_folder(self, name: str) -> None:
-        """Make a folder whose parent exists; an existing one is fine.
+        """Create a folder whose parent exists; an existing one is fine.
 
-        It is durable once its parent was synced. The disk's own folder, "", has no parent that a caller could
-        name: it is made with all its parents, durably.
+        It is durable once its parent was synced. The disk's own folder, "", has no parent that a caller could name: it
+        is created with all its parents, durably.
         """
         ...
 
     def remove_folder(self, name: str) -> None:
-        """Remove an empty folder; one that is missing, or has something in it, stays as it is."""
+        """Remove an empty folder; a missing or non-empty one stays as it is."""
         ...
 
     def sync_folder(self, name: str) -> None:
-        """Make the names in a folder durable: what was created, removed and replaced."""
+        """Make the names in a folder durable: all that were created, removed and replaced."""
         ...
 
 
 def make_durable_folder(disk: Disk, name: str) -> None:
-    """A folder whose name is on the disk; its parent is the disk's own folder."""
+    """Make a folder and its name durable; its parent is the disk's own folder."""
     disk.make_folder(name)
     try:
         disk.sync_folder("")
     except OSError:
-        # R2: nobody knows whether the name is there, and a later sync that succeeds does not tell. Made anew, it will.
+        # R2: whether the name is durable is unknown, and a later successful sync does not tell. So it is removed, to be
+        # created again.
         disk.remove_folder(name)
         raise
 
@@ -169,7 +170,7 @@ class RealFile:
 
     def write(self, buffers: Sequence[Buffer], position: int, size: int | None = None) -> None:
         if position < 0:
-            # The kernel takes -1 for "where the descriptor stands".
+            # The kernel treats -1 as the descriptor's own position.
             raise OSError(errno.EINVAL, "a position below zero", self.name)
         if len(buffers) <= _BUFFERS_MAX:
             written = os.pwritev(self._fd, buffers, position)
@@ -234,7 +235,7 @@ class RealFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            # The file system cannot reserve: zeros that are really written take the space as well.
+            # The file system cannot reserve: zeros that are really written occupy the space as well.
             for position in range(start, end, len(_ZEROS)):
                 self.write([memoryview(_ZEROS)[: end - position]], position)
 
@@ -306,8 +307,8 @@ def _make_folder_and_parents(path: Path) -> None:
     if not path.parent.exists():
         _make_folder_and_parents(path.parent)
     path.mkdir(exist_ok=True)
-    # Also where the folder exists: who made it may have been killed before this line.
-    # A parent that we may not read was not written by us: then the folder's name is its maker's to keep.
+    # Also if the folder exists: its creator may have been killed before this line. If this process may not read the
+    # parent, it did not write it either: then the folder's creator is responsible for its name.
     with suppress(PermissionError):
         _sync_folder(path.parent)
 

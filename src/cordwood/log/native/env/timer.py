@@ -1,4 +1,4 @@
-"""Jobs that are due again and again, on one thread.
+"""Periodic jobs, on one thread.
 
 Lock: `_changed` guards the table of jobs and is never held while a job runs.
 """
@@ -14,7 +14,7 @@ from .workers import Job, run_job
 class Timer:
     """Runs each of its jobs every so many seconds, one at a time, until it is closed.
 
-    The seconds count from the end of a run, so a slow job delays the others and never piles up.
+    The seconds count from the end of a run, so a slow job delays the others, but runs never pile up.
     """
 
     def __init__(self, name: str) -> None:

@@ -26,19 +26,20 @@ def nothing() -> None:
 
 
 class Workers(Protocol):
-    """Runs jobs, some time, each on some thread. A job may block in the disk, and never waits for another job."""
+    """Runs each job at some time, on some thread. A job may block on the disk, and never waits for another job."""
 
     def spawn(self, job: Job) -> None: ...
 
     def wait(self, happened: threading.Event) -> None:
-        """Block until jobs have made it happen. For callers that are no jobs themselves."""
+        """Block until jobs have set the event. For callers that are not jobs themselves."""
 
 
 class ThreadWorkers:
-    """A few threads. The first starts at once, so that what is spawned is done though no other can be had; those start
-    when there is work. They end with `close`, or with the interpreter.
+    """A few threads, which end with `close`, or with the interpreter.
 
-    Not a ThreadPoolExecutor: nobody asks for a job's future, and making it takes as long as handing over the job.
+    The first starts at once, so that jobs run even if no other thread can be started; the others start when there is
+    work. Not a ThreadPoolExecutor: no caller needs a job's future, and making one takes as long as handing over the
+    job.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -63,7 +64,7 @@ class ThreadWorkers:
         happened.wait()
 
     def close(self) -> None:
-        """Let the threads end when they have done what was spawned; does not wait for them."""
+        """End the threads after they have run all spawned jobs; does not wait for them."""
         with self._lock:
             self._threads_max = 0
             for _ in range(self._threads):
@@ -90,9 +91,9 @@ class ThreadWorkers:
 
 
 def run_job(job: Job) -> None:
-    """Run it; log what it raises, and let the thread continue."""
+    """Run it; log any exception, and let the thread continue."""
     try:
         job()
     except Exception:
-        # A job reports its failures to whoever waits for it; what arrives here is a defect that nobody waits for.
+        # A job reports its failures to its waiters; an exception that arrives here is a defect.
         _LOGGER.exception("a background job of cordwood failed")
