@@ -161,7 +161,7 @@ class FolderReader(Reader):
 
     async def _next_step(self) -> list[StoredBatch]:
         """The next batches; none at the durable end, or once the reader is closed."""
-        # The loop gets a turn for each step: if reads are faster than their user, no other task would run, and the user
+        # The loop gets a turn for each step. If reads are faster than their user, no other task would run, and the user
         # could not be cancelled. The turn comes before a step is taken, so that a cancelled call loses none.
         await asyncio.sleep(0)
         if self._damage is not None and not self._closed:

@@ -61,8 +61,8 @@ class Chain:
     def droppable(self, before: int) -> list[Link]:
         """The sealed plogs of which every record is below `before`.
 
-        An empty plog that begins at `before` stays. If it were deleted before the metadata record that, it could not be
-        told from a plog whose records are lost (R7).
+        An empty plog that begins at `before` stays. If it were deleted before the metadata record that, it would look
+        like a plog whose records are lost (R7).
         """
         dropped = []
         for link in self.links:

@@ -1,6 +1,6 @@
 """Memory for large reads, reused.
 
-A fresh buffer of a megabyte costs more than filling it: the allocator returns such blocks to the kernel, and each new
+A fresh buffer of a megabyte costs more than filling it. The allocator returns such blocks to the kernel, and each new
 page of the next one is a fault. Reading a log from the page cache is three times as fast into warm memory.
 
 Lock: `_lock` guards the free buffers and is never held during I/O.

@@ -68,7 +68,7 @@ class File(Protocol):
     def sync(self) -> None:
         """Make contents and size durable, but not the name.
 
-        After an error the contents of the disk are unknown, and a second sync that succeeds does not change that: the
+        After an error the contents of the disk are unknown. A second sync that succeeds does not change that: the
         kernel has dropped the pages that it could not write.
         """
         ...

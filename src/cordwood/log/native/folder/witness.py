@@ -92,8 +92,7 @@ class Witness:
         try:
             self._file = self._disk.open(_FILE, write=True)
         except FileNotFoundError:
-            # The sync of the folder below also makes the name of the coordinator's file durable: it is older than any
-            # witness.
+            # This also makes the name of the coordinator's file durable, which is older than any witness.
             make_durable_folder(self._disk, _FOLDER)
             self._file = self._disk.create(_FILE)
         if self._file.size() < _BYTES:

@@ -328,7 +328,7 @@ class FolderWriter:
         """Leftovers of crashes: chains of deleted topics, and those of the found plogs that no chain has.
 
         The coordinator that this relies on is not behind its witness, or it could not have been opened (R1). The list
-        is made before any caller can delete a topic: if the deletion and the sweep both forgot a chain, it would have
+        is made before any caller can delete a topic. If the deletion and the sweep both forgot a chain, it would have
         records after its end, which no open could read.
         """
         alive = {_service(Owner(row.id, number)) for row in self.topics() for number in range(row.partitions)}

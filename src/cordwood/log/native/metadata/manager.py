@@ -1,7 +1,7 @@
 """The metadata manager: which plogs make up which log.
 
 There is one per folder. Every log is one of its services, by name. Its state is the content of a stream of its own.
-Each plog of that stream begins with the whole state at that moment: so only the latest plog is ever needed, and the
+Each plog of that stream begins with the whole state at that moment. So only the latest plog is ever needed, and the
 coordinator stores only its id.
 """
 

@@ -58,8 +58,8 @@ class MetadataRolloverPolicy:
 
     def plog_bytes(self, plogs_before: int, needed: int) -> int:
         whole = self._list_bytes()
-        # Several times the list, so that the list is a small part of the writes. `needed` bytes follow it, and the list
-        # may have grown by the time they can be written.
+        # Several times the list, so that the list is a small part of the writes. `needed` bytes follow it, and they may
+        # have grown by the time that there is room for them.
         return max(self._plog_bytes_min, 4 * whole, whole + 2 * needed)
 
     def plog_bytes_least(self, needed: int) -> int:

@@ -1,6 +1,6 @@
 """The writing side of a log: group commit, and the rollover to the next plog.
 
-Every method may be called from every thread and queues its own work: one job at a time writes, gives space back, drops
+Every method may be called from every thread and queues its own work. One job at a time writes, gives space back, drops
 plogs or stops (`write_queue`). So only the gate needs a lock: the metadata stream records rollovers on other threads.
 
 Lock: `_gate_lock` orders acks (R8). It is held while the stream publishes its durable end, which may wait for the disk.
@@ -269,7 +269,7 @@ class Stream:
     def _roll_over(self, size: int) -> Plog:
         """Continue in the next plog at once; its appends are acked when the rollover is recorded."""
         if self._unsynced:
-            # First: its acks may add rollovers to the list that a metadata plog begins with.
+            # First: in the metadata stream, the synced records may extend the list that the next plog begins with.
             self._sync()
         following = self._prepare_following(size)
         self._made += 1

@@ -170,7 +170,7 @@ class PlogCursor:
     def _header_behind(self, position: int, end: int) -> FrameHeader | None:
         """The next whole header of this plog after a damaged place.
 
-        A frame that a user stored as a value cannot match: a plog is written once, from front to back, so a copy of one
+        A frame that a user stored as a value cannot match. A plog is written once, from front to back, so a copy of one
         of its frames is always after the position that the frame names.
         """
         start = position + FRAME_ALIGNMENT
