@@ -1,10 +1,10 @@
-"""What is stored: records, batches of them as columns, and the frame that holds a batch as bytes.
+"""The stored data: records, batches of them as columns, and the frame that holds a batch as bytes.
 
-A reader starts with `batch` (what an application sees), goes on to `column` (how bytes lie in memory) and
-ends with `frame` (how they lie on the disk; `docs/formats/frame.md` has the picture). `layout` has the sizes
-that batch and frame must agree on, `arrow` the way out to pyarrow.
+A reader starts with `batch` (the application's view), continues with `column` (the layout in memory) and ends with
+`frame` (the layout on the disk; `docs/formats/frame.md` has the picture). `layout` has the sizes that batch and frame
+must agree on, `arrow` the conversion to pyarrow.
 
-This package may import `cordwood.errors` and nothing else of Cordwood. pyarrow is loaded by `to_arrow` only.
+This package may import `cordwood.errors` and nothing else of Cordwood. Only `to_arrow` loads pyarrow.
 
 >>> from cordwood.records import Batch, decode_frame, encode_frame
 >>> batch = Batch.of([b"a", None], keys=[b"k", None])

@@ -1,4 +1,4 @@
-"""The way out to Arrow: a batch as a `pyarrow.RecordBatch`, over the same bytes."""
+"""Conversion to Arrow: a batch as a `pyarrow.RecordBatch`, over the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def record_batch(batch: Batch) -> pyarrow.RecordBatch:
-    """The batch as the columns key, value, headers and timestamp, and offset where it is stored.
+    """The batch as the columns key, value, headers and timestamp, and offset if it is stored.
 
     >>> from cordwood.records import Batch
     >>> record_batch(Batch.of([b"a"])).schema.names
@@ -48,7 +48,7 @@ def _length(shared: _Shared) -> int:
 
 
 class _Arrow:
-    """pyarrow, and what every batch needs of it made once: a frame of 256 small records costs more than its bytes."""
+    """pyarrow, with the objects that every batch needs: to make them costs more than the bytes of 256 small records."""
 
     def __init__(self, pa: Any) -> None:
         self.pa = pa
@@ -80,7 +80,7 @@ class _Arrow:
 
     def record_batch(self, batch: Batch) -> pyarrow.RecordBatch:
         count = len(batch)
-        # Taken once, since another thread may put others there at any moment.
+        # Read once, since another thread may replace it at any moment.
         shared = self.shared
         if count > len(shared.numbers):
             shared = self._shared(2 * count)
@@ -105,7 +105,7 @@ class _Arrow:
         return self.pa.Array.from_buffers(kind, len(column), buffers, nulls, column.start)
 
     def _headers(self, headers: HeaderColumn) -> Any:
-        """A list of structs for each record; empty where it has no headers, never null."""
+        """A list of structs for each record; empty if it has no headers, never null."""
         offsets, start = headers.buffers()
         children = [self._binary(self.pa.string(), headers.names), self._binary(self.binary, headers.values)]
         pairs = self.pa.StructArray.from_arrays(children, fields=self.header_fields)
@@ -118,7 +118,7 @@ class _Arrow:
     def _offsets(self, offsets: Any, from_0: Any) -> Any:
         if not isinstance(offsets, range) or offsets.step != 1:
             return self.pa.array(offsets, self.int64)
-        # Who reads a log goes on where the last batch ended: the offsets of some batches are made at once.
+        # A reader continues where the last batch ended: the offsets of several batches are made at once.
         known, numbers = self.ahead
         first, count = offsets.start, len(offsets)
         if first not in known or first + count > known.stop:

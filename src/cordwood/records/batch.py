@@ -39,9 +39,8 @@ _BYTES_OR_NONE = {bytes, NoneType}
 class Batch:
     """Records that are appended together, all or nothing; immutable.
 
-    It keeps the values it was made of and turns them into columns when somebody looks at them. It compares by
-    its records, and can be pickled. `batch[i]` is a `Record`; `batch[i:j]` is a batch, which of columns
-    copies no bytes.
+    It keeps the values it was made of and turns them into columns on first access. It compares by its records, and can
+    be pickled. `batch[i]` is a `Record`; `batch[i:j]` is a batch, which copies no bytes of columns.
 
     >>> batch = Batch.of([b"a", None], keys=[b"k", None])
     >>> len(batch), batch.values[0], batch.keys[1]
@@ -62,18 +61,17 @@ class Batch:
         "weight",
     )
 
-    # Rows as they were given, or columns once somebody asked for them. Two threads that ask at once make two
+    # Rows as they were given, or columns after the first access. If two threads access them at once, they make two
     # equal columns, and one stays.
     _values: Rows | BinaryColumn
     _keys: Rows | BinaryColumn | None  # None: no record has a key
     _headers: HeaderColumn | None  # None: no record has a header
-    # A column; with no FLAG_TIMESTAMPS: all records have the one given here, or get one when they are
-    # appended.
+    # A column; with no FLAG_TIMESTAMPS: all records have the one given here, or get one when they are appended.
     _timestamps: memoryview | int | None
     _flags: int  # the flags of a frame of this batch alone
     _value_bytes: int
     _key_bytes: int
-    # Where each value ends when they are joined, behind a 0: where they are rows, and each was asked already.
+    # Where each value ends when they are joined, after a 0: if they are rows, and their lengths were measured already.
     _ends: list[int] | None
 
     weight: int
@@ -93,11 +91,10 @@ class Batch:
         headers: Sequence[Sequence[tuple[str, bytes | None]]] | None = None,
         timestamps: Sequence[int] | None = None,
     ) -> Batch:
-        """A batch of these values; keys, headers and timestamps, where given, have one entry for each.
+        """A batch of these values; keys, headers and timestamps, if given, have one entry for each.
 
-        Timestamps are milliseconds UTC. The sequences are copied, so that a later change of them does not
-        matter; the bytes are not.
-        A wrong type is a TypeError, different lengths or a timestamp out of range `InvalidInput`.
+        Timestamps are milliseconds UTC. The sequences are copied, so a later change of them has no effect; the bytes
+        are not copied. A wrong type is a TypeError, different lengths or a timestamp out of range `InvalidInput`.
 
         >>> batch = Batch.of(
         ...     [b"a", b"b"],
@@ -114,8 +111,8 @@ class Batch:
             count = len(values)
             flags = 0
             ends = None
-            # One small record, appended alone, must cost less than a microsecond; of many, nothing here is
-            # Python for each.
+            # One small record, appended alone, must cost less than a microsecond; for many, there is no Python per
+            # record here.
             if count == 1 and type(value := values[0]) is bytes:
                 rows: Rows = [value]
                 size = len(value)
@@ -163,7 +160,7 @@ class Batch:
 
     @property
     def keys(self) -> BinaryColumn:
-        """The keys, as a column: of nulls where none were given.
+        """The keys, as a column: all null if none were given.
 
         >>> Batch.of([b"a"]).keys
         <BinaryColumn of 1: None>
@@ -199,7 +196,7 @@ class Batch:
     ) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None, HeaderColumn | None, memoryview | None]:
         """Values, keys, headers and timestamps as they are kept, for a log that takes records one by one.
 
-        Nothing is turned into columns for it; keys, headers or timestamps that no record has are None.
+        It makes no columns; keys, headers or timestamps that no record has are None.
 
         >>> Batch.of([b"a", b"b"], keys=[b"k", None]).rows()
         ([b'a', b'b'], [b'k', None], None, None)
@@ -207,8 +204,7 @@ class Batch:
         return self._values, self._keys, self._headers, self.timestamps
 
     def to_arrow(self) -> pyarrow.RecordBatch:
-        """A `pyarrow.RecordBatch` with the columns key, value, headers and timestamp; no key or value is
-        copied.
+        """A `pyarrow.RecordBatch` with the columns key, value, headers and timestamp; it copies no key or value.
 
         It needs pyarrow (`pip install 'cordwood[arrow]'`), and keeps the batch's buffers alive.
 
@@ -259,7 +255,7 @@ class Batch:
             return NotImplemented
         return len(self) == len(other) and self._columns() == other._columns()
 
-    __hash__ = None  # type: ignore[assignment]  # a batch may be megabytes: nobody should hash it by accident
+    __hash__ = None  # type: ignore[assignment]  # a batch may be megabytes: a program should not hash it by accident
 
     def __reduce__(self) -> tuple[Any, ...]:
         values, keys, headers, stamps = self._columns()
@@ -273,7 +269,7 @@ class Batch:
         return self.values, keys, self._headers, self.timestamps
 
     def _take_keys(self, keys: Sequence[bytes | None], count: int) -> int:
-        """Keeps the keys, where there are any, and returns the flags that they need."""
+        """Keep the keys, if there are any, and return the flags that they need."""
         rows, nulls, size = _column_or_rows("keys", keys)
         checked_length("keys", len(rows), count)
         if nulls == count:
@@ -284,7 +280,7 @@ class Batch:
         return FLAG_KEYS | FLAG_KEY_NULLS if nulls else FLAG_KEYS
 
     def _take_headers(self, headers: HeaderColumn | None) -> int:
-        """Keeps the headers, where there are any, and returns the flags that they need."""
+        """Keep the headers, if there are any, and return the flags that they need."""
         if headers is None:
             return 0
         self._headers = headers
@@ -295,7 +291,7 @@ class Batch:
     def _take_rows(
         self, values: Rows, keys: Rows | None, headers: HeaderColumn | None, timestamps: Iterable[int]
     ) -> None:
-        """Becomes these records, whose types are known to be right; the lists are kept, not copied."""
+        """Become these records, whose types are known to be right; the lists are kept, not copied."""
         nulls, self._value_bytes = _measured(values)
         flags = FLAG_TIMESTAMPS | (FLAG_VALUE_NULLS if nulls else 0)
         self._values = values
@@ -312,7 +308,7 @@ class Batch:
         self._timestamps = memoryview(pack(f"<{len(values)}q", *timestamps)).cast("q")
 
     def _take_slice(self, whole: Batch, window: slice) -> None:
-        """Becomes the records of `whole` in that window: columns are shared, lists copied."""
+        """Become the records of `whole` in that window: columns are shared, lists copied."""
         values, nulls, size = _column_or_rows("values", whole._values[window])
         count = len(values)
         flags = FLAG_VALUE_NULLS if nulls else 0
@@ -352,7 +348,7 @@ def checked_timestamps(timestamps: Sequence[int], count: int) -> memoryview:
 
 def _measured(rows: Rows) -> tuple[bool, int]:
     """Whether there is a None among rows whose types are known to be right, and their bytes."""
-    # Most often nothing is null or empty, which is the quickest to see.
+    # Mostly nothing is null or empty, which is the fastest to detect.
     if not all(rows) and NoneType in set(map(type, rows)):
         return True, sum(map(length_hint, rows))
     present: Any = rows

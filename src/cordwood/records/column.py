@@ -1,7 +1,7 @@
 """A column of byte strings in Arrow's binary layout, without Arrow.
 
-Entry `i` is `data[offsets[i]:offsets[i + 1]]`; a bitmap, where there is one, says which entries are null. A
-column is a window (start, length) onto such buffers, so that a slice of it copies nothing.
+Entry `i` is `data[offsets[i]:offsets[i + 1]]`; a bitmap, if there is one, marks which entries are null. A column is a
+window (start, length) onto such buffers, so that a slice of it copies nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ COLUMN_BYTES_MAX = 2**31 - 1
 
 Rows: TypeAlias = "list[bytes | None]"
 
-# Of entries up to this size on average, one copy of them all is made for an iteration: slices of bytes are
-# twice as fast as bytes of slices. Above, the copy costs more than it saves.
+# For entries up to this size on average, an iteration copies them all at once: slices of bytes are twice as fast as
+# bytes of slices. Above, the copy costs more than it saves.
 _COPIED_ENTRY_BYTES_MAX = 256
 
 _ASCII_BITS = bytes.maketrans(b"\x00\x01", b"01")
@@ -31,8 +31,8 @@ _ASCII_BITS = bytes.maketrans(b"\x00\x01", b"01")
 class BinaryColumn(Sequence["bytes | None"]):
     """An immutable sequence of `bytes | None` over three buffers.
 
-    Indexing gives `bytes` (a copy of that entry) or None; a slice with step 1 shares the buffers. The buffers
-    stay alive as long as a column of them does: a small slice of a big batch keeps all of that batch.
+    Indexing returns `bytes` (a copy of that entry) or None; a slice with step 1 shares the buffers. The buffers stay
+    alive as long as a column of them does: a small slice of a big batch keeps all of that batch.
 
     >>> column = BinaryColumn.of([b"ab", None, b""])
     >>> column[0], column[1], column[-1], len(column)
@@ -51,8 +51,7 @@ class BinaryColumn(Sequence["bytes | None"]):
         start: int = 0,
         length: int | None = None,
     ) -> None:
-        """A window onto buffers in Arrow's layout: `offsets` of format "i", `data` and `validity` of format
-        "B".
+        """A window onto buffers in Arrow's layout: `offsets` of format "i", `data` and `validity` of format "B".
 
         >>> import array
         >>> BinaryColumn(memoryview(array.array("i", [0, 1, 3])), memoryview(b"abc"))
@@ -67,7 +66,7 @@ class BinaryColumn(Sequence["bytes | None"]):
 
     @staticmethod
     def of(values: Sequence[bytes | None]) -> BinaryColumn:
-        """Copies the values into one new column.
+        """Copy the values into one new column.
 
         >>> BinaryColumn.of([b"ab", None])
         <BinaryColumn of 2: b'ab', None>
@@ -81,7 +80,7 @@ class BinaryColumn(Sequence["bytes | None"]):
 
     @staticmethod
     def nulls(length: int) -> BinaryColumn:
-        """A column of nothing but nulls.
+        """A column of nulls only.
 
         >>> list(BinaryColumn.nulls(2))
         [None, None]
@@ -91,7 +90,7 @@ class BinaryColumn(Sequence["bytes | None"]):
 
     @property
     def start(self) -> int:
-        """The entry of the buffers at which this column begins: what Arrow calls its offset.
+        """The entry of the buffers at which this column begins; Arrow calls it the offset.
 
         >>> BinaryColumn.of([b"a", b"b"])[1:].start
         1
@@ -120,7 +119,7 @@ class BinaryColumn(Sequence["bytes | None"]):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the buffers that this column looks at: entries, offsets, bitmap.
+        """The bytes of this column's part of the buffers: entries, offsets, bitmap.
 
         >>> BinaryColumn.of([b"ab", b"c"]).nbytes
         15
@@ -149,10 +148,9 @@ class BinaryColumn(Sequence["bytes | None"]):
         return list(self)
 
     def compact(self) -> tuple[bytes | memoryview | None, memoryview, memoryview]:
-        """The buffers as if this column were all there is: beginning at entry 0 and byte 0, and ending with
-        the last.
+        """The buffers for this column's entries alone: they begin at entry 0 and byte 0, and end with the last entry.
 
-        Copies no data, and offsets and bitmap only where the column is a slice.
+        Copies no data, and copies offsets and bitmap only if the column is a slice.
 
         >>> _, offsets, data = BinaryColumn.of([b"ab", b"cd"])[1:].compact()
         >>> offsets.tolist(), bytes(data)
@@ -233,19 +231,19 @@ class BinaryColumn(Sequence["bytes | None"]):
 
 
 def present_rows(rows: Rows, nulls: bool) -> list[bytes]:
-    """The rows that are not null, or all of them where none is."""
+    """The rows that are not null, or all of them if none is."""
     present: Any = list(filter(None, rows)) if nulls else rows
-    return present  # type: ignore[no-any-return]  # `nulls` says it, which the type checker cannot know
+    return present  # type: ignore[no-any-return]  # `nulls` decides it, which the type checker cannot know
 
 
 def row_offsets(rows: Rows, nulls: bool, ends: Iterable[int] | None = None) -> memoryview:
-    """Where each row begins and ends when they are joined, in Arrow's layout; `ends` are the same, where known."""
+    """Where each row begins and ends when they are joined, in Arrow's layout; `ends` are the same, if known."""
     present: Any = rows  # without nulls, which the type checker cannot know
-    # One C loop for each buffer: no Python for a record.
+    # One C loop for each buffer: no Python per record.
     if ends is None:
         ends = accumulate(map(length_hint, rows) if nulls else map(len, present), initial=0)
     try:
-        # `pack` takes a third of the time that an array needs to take the same numbers in.
+        # `pack` takes a third of the time that an array needs for the same numbers.
         return memoryview(pack(f"<{len(rows) + 1}i", *ends)).cast("i")
     except StructError:
         raise TooLarge(f"a column of {rows_bytes(rows)} bytes; limit {COLUMN_BYTES_MAX}") from None
@@ -275,15 +273,15 @@ def is_rows(values: object) -> TypeGuard[Sequence[Any]]:
     (True, False)
     """
     kind = type(values)
-    if kind is list or kind is tuple:  # asking an abstract class costs a third of what a small batch does
+    if kind is list or kind is tuple:  # an isinstance of an abstract class costs a third of a small batch
         return True
     return isinstance(values, Sequence) and not isinstance(values, (bytes, bytearray, memoryview, str))
 
 
 def checked_rows(name: str, values: Sequence[bytes | None]) -> tuple[Rows, bool]:
-    """A copy of the values as a list of nothing but bytes and None; whether there is a None.
+    """A copy of the values as a list of only bytes and None; whether there is a None.
 
-    The slow way in, which also finds the words for what is wrong.
+    This is the slow path, which also raises the errors about wrong values.
     """
     if not is_rows(values):
         raise TypeError(f"{name}: a sequence of bytes or None is needed, not {type(values).__name__}")
@@ -298,7 +296,7 @@ def checked_rows(name: str, values: Sequence[bytes | None]) -> tuple[Rows, bool]
 
 
 def checked_length(name: str, length: int, count: int) -> None:
-    """Refuses a column that has not one entry for each record."""
+    """Refuse a column that does not have one entry for each record."""
     if length != count:
         raise InvalidInput(f"{name}: {length} entries for {count} values; one for each is needed")
 

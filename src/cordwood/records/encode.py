@@ -1,4 +1,4 @@
-"""Writing a frame: the columns of some batches as buffers, with no Python for a record."""
+"""Writing a frame: the columns of some batches as buffers, without Python per record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _key_bytes_of = attrgetter("_key_bytes")
 
 
 def frame_bytes(batch: Batch) -> int:
-    """The exact bytes of a frame of this batch alone, padding included; nothing is encoded for it.
+    """The exact bytes of a frame of this batch alone, padding included, without encoding it.
 
     >>> frame_bytes(Batch.of([b"hello"]))
     112
@@ -98,8 +98,8 @@ def frame_of(
 ) -> Frame:
     """One frame of all these batches, in their order.
 
-    Records without a timestamp of their own get `now_ms`. More than `FRAME_BYTES_MAX` is `TooLarge`: group batches
-    by their weight.
+    Records without a timestamp of their own get `now_ms`. More than `FRAME_BYTES_MAX` is `TooLarge`: group batches by
+    their weight.
 
     >>> frame = frame_of([Batch.of([b"a"])], plog=7, position=0, first_offset=0, epoch=1, synced_end=0, now_ms=9)
     >>> frame.length, [at for at, _, _ in frame.pieces()]
@@ -162,7 +162,7 @@ def frame_of(
 
 
 def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
-    """The keys of all batches, nulls for those that have none; the flags with what that adds."""
+    """The keys of all batches, null for batches that have none; and the flags, with FLAG_KEY_NULLS added if needed."""
     keys = list(map(_keys_of, batches))
     if None in keys:
         flags |= FLAG_KEY_NULLS
@@ -173,7 +173,7 @@ def _merged_keys(batches: Sequence[Batch], flags: int) -> tuple[Rows, int]:
 
 
 def _timestamps(batches: Sequence[Batch], flags: int, now_ms: int) -> tuple[memoryview | None, int]:
-    """The column of timestamps, None where all records have the same one; the highest of them."""
+    """The column of timestamps, None if all records have the same one; the highest of them."""
     stamps = list(map(_timestamps_of, batches))
     if stamps.count(None) == len(stamps):
         return None, now_ms
@@ -201,7 +201,7 @@ def _add_column(
     nulls: int,
     ends: list[int] | None = None,
 ) -> None:
-    """Adds the parts of a column, whose entries have `size` bytes together, to those of a frame."""
+    """Add the parts of a column, whose entries have `size` bytes together, to those of a frame."""
     count = len(rows)
     if isinstance(rows, BinaryColumn):
         validity, offsets, data = rows.compact()

@@ -1,8 +1,7 @@
-"""The frame: one or more batches as bytes, on the disk and on the wire. `docs/formats/frame.md` has the
-picture.
+"""The frame: one or more batches as bytes, on the disk and on the wire.
 
-Everything is little-endian and begins at a multiple of 8 bytes, so that reading a frame is slicing it: the
-columns of a `StoredBatch` are views of the frame's bytes. Writing one is in `encode`.
+`docs/formats/frame.md` has the picture. Everything is little-endian and begins at a multiple of 8 bytes, so that
+reading a frame is slicing it. The columns of a `StoredBatch` are views of the frame's bytes. `encode` writes frames.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MAGIC = b"CORD"
 VERSION = 1
 CODEC_NONE = 0
 
-# The CRC stands between two parts of the header, and is taken over both.
+# The CRC is between two parts of the header, and covers both.
 BEFORE_CRC = Struct("<4sBBHI")
 AFTER_CRC = Struct("<QQQQqIIIIIII")
 AFTER_CRC_AT = 16
@@ -53,7 +52,7 @@ _new = object.__new__
 
 
 class FrameCut(Corrupt):
-    """The buffer ends before the frame does: more bytes may make it whole, or they were never written.
+    """The buffer ends before the frame does: more bytes may complete it, or they were never written.
 
     >>> is_cut = False
     >>> try:
@@ -66,7 +65,7 @@ class FrameCut(Corrupt):
 
 
 class FrameHeader(NamedTuple):
-    """What stands in the 96 bytes before a frame's columns, but for magic, version, codec and reserved bytes.
+    """The 96 bytes before a frame's columns, without magic, version, codec and reserved bytes.
 
     >>> from cordwood.records import Batch, encode_frame
     >>> frame = encode_frame(
@@ -100,11 +99,10 @@ class FrameHeader(NamedTuple):
 
 
 def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
-    """The header of the frame at byte `at`, checked as far as it can be without the frame's columns.
+    """The header of the frame at byte `at`, checked as far as possible without the frame's columns.
 
-    It has a CRC of its own, so that what it says is known to be true; whether the columns are whole, `check_frame`
-    tells. A buffer that ends within the header is `FrameCut`, anything that is no header of a frame of this version
-    is `Corrupt`.
+    It has a CRC of its own, so its fields can be trusted; `check_frame` checks the columns. A buffer that ends within
+    the header is `FrameCut`; anything that is no header of a frame of this version is `Corrupt`.
 
     >>> decode_header(bytes(96))
     Traceback (most recent call last):
@@ -119,7 +117,7 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
         raise Corrupt(f"no frame at byte {at}: magic {magic!r} instead of {MAGIC!r}")
     if version != VERSION:
         raise _damaged(at, f"version {version}; this Cordwood reads version {VERSION}")
-    # Checked alone, so that a walk over headers, which skips the bodies, cannot be led astray.
+    # Checked alone, so that a walk over headers, which skips the bodies, cannot be misled.
     view = memoryview(buffer)
     header_crc = crc32c(view[at + AFTER_CRC_AT : at + HEADER_CRC_AT], crc32c(view[at : at + BEFORE_CRC.size]))
     if header_crc != fields[18]:
@@ -150,9 +148,9 @@ def decode_header(buffer: Buffer, at: int = 0) -> FrameHeader:
 
 
 def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) -> FrameHeader:
-    """The header of the frame at byte `at`, once the CRC over all of the frame is found to be right.
+    """The header of the frame at byte `at`, after a check of the CRC over the whole frame.
 
-    Whether the frame belongs at this place, `header.plog` and `header.position` say.
+    Compare `header.plog` and `header.position` to find out whether the frame belongs at this place.
 
     >>> from cordwood.records import Batch, encode_frame
     >>> frame = encode_frame(
@@ -166,8 +164,8 @@ def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) 
     if len(buffer) < end:
         raise FrameCut(f"the frame at byte {at} is cut: {len(buffer) - at} bytes of {header.length}")
     view = memoryview(buffer)
-    # Of a large frame without the interpreter lock, so that another thread decodes meanwhile; of a small one that gains
-    # less than getting the lock back costs.
+    # For a large frame, release the interpreter lock, so that another thread decodes meanwhile. For a small one,
+    # getting the lock back costs more than that gains.
     release = header.length >= LARGE_FRAME_BYTES
     crc = crc32c(view[at + AFTER_CRC_AT : end], crc32c(view[at : at + BEFORE_CRC.size]), int(release))
     if crc != header.crc:
@@ -176,7 +174,7 @@ def check_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None) 
 
 
 def is_whole(buffer: Buffer, at: int = 0) -> bool:
-    """Whether a whole, undamaged frame stands at byte `at`.
+    """Whether a whole, undamaged frame is at byte `at`.
 
     >>> is_whole(bytes(200))
     False
@@ -243,7 +241,7 @@ def _column(view: memoryview, place: int, count: int, data_bytes: int, nulls: in
 
 
 def _offsets(view: memoryview, place: int, count: int, total: int, at: int) -> tuple[memoryview, int]:
-    """The offsets at `place`, and the place after them. That they never go down is left to the CRC."""
+    """The offsets at `place`, and the place after them. Only the CRC protects that they never decrease."""
     end = place + 4 * count + 4
     offsets = view[place:end].cast("i")
     if offsets[0] or offsets[count] != total:
@@ -255,7 +253,7 @@ def _offsets(view: memoryview, place: int, count: int, total: int, at: int) -> t
 
 
 def _padded(view: memoryview, end: int, at: int) -> int:
-    """The next multiple of 8, once the bytes up to it are found to be zero."""
+    """The next multiple of 8, after a check that the bytes up to it are zero."""
     padding = -end & 7
     if padding and view[end : end + padding] != ZEROS[padding]:
         raise _damaged(at, f"padding at byte {end} of the frame is not zero")

@@ -16,8 +16,8 @@ from cordwood.records.record import RecordHeaders
 class HeaderColumn(Sequence[RecordHeaders]):
     """An immutable sequence with a tuple of (name, value) pairs for each record.
 
-    Names may come twice, values may be None; the order is kept. Record `i` has the pairs from `offsets[i]` to
-    `offsets[i + 1]` of the columns `names` (UTF-8) and `values`.
+    Names may repeat, values may be None; the order is kept. Record `i` has the pairs from `offsets[i]` to `offsets[i +
+    1]` of the columns `names` (UTF-8) and `values`.
 
     >>> headers = HeaderColumn.of([[("a", b"1"), ("a", None)], []])
     >>> headers[0], headers[1]
@@ -26,7 +26,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
 
     __slots__ = ("_length", "_names", "_offsets", "_start", "_values")
 
-    # Rows as they were given, or columns once somebody asked for them.
+    # Rows as they were given, or columns after the first access.
     _names: Rows | BinaryColumn
     _values: Rows | BinaryColumn
 
@@ -46,7 +46,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
 
     @staticmethod
     def of(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> HeaderColumn:
-        """Checks and copies the headers of some records.
+        """Check and copy the headers of some records.
 
         >>> len(HeaderColumn.of([[("trace", b"7f")], []]))
         2
@@ -76,7 +76,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
 
     @staticmethod
     def none(length: int) -> HeaderColumn:
-        """The headers of that many records that have none.
+        """The headers of that many records without any.
 
         >>> HeaderColumn.none(2) == [(), ()]
         True
@@ -102,7 +102,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
 
     @property
     def names(self) -> BinaryColumn:
-        """The names of all headers, UTF-8; of a slice, also those of the records around it.
+        """The names of all headers, UTF-8; in a slice, also those of the records around it.
 
         >>> HeaderColumn.of([[("a", b"1")], [("b", None)]]).names.tolist()
         [b'a', b'b']
@@ -113,7 +113,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
 
     @property
     def values(self) -> BinaryColumn:
-        """The values of all headers; of a slice, also those of the records around it.
+        """The values of all headers; in a slice, also those of the records around it.
 
         >>> HeaderColumn.of([[("a", b"1")], [("b", None)]]).values.tolist()
         [b'1', None]
@@ -150,7 +150,7 @@ class HeaderColumn(Sequence[RecordHeaders]):
         return self._offsets, self._start
 
     def compact(self) -> tuple[memoryview, Rows | BinaryColumn, Rows | BinaryColumn]:
-        """List offsets that begin at 0, with the names and values that they speak of and no others.
+        """List offsets that begin at 0, with only the names and values that they refer to.
 
         >>> offsets, names, _ = HeaderColumn.of([[("a", b"")], [("b", b"")]])[1:].compact()
         >>> offsets.tolist(), list(names)
@@ -217,7 +217,7 @@ def _unpickled(offsets: bytes, names: Rows | BinaryColumn, values: Rows | Binary
 
 
 def _refuse(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
-    """Finds the words for headers that are known to be of a wrong type or shape."""
+    """Raise the error about headers that are known to be of a wrong type or shape."""
     for index, row in enumerate(headers):
         if not is_rows(row):
             raise TypeError(f"headers[{index}]: a sequence of pairs is needed, not {type(row).__name__}")
@@ -234,7 +234,7 @@ def _refuse(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
 
 
 def checked_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]], count: int) -> HeaderColumn | None:
-    """The headers of `count` records as a column; None where no record has any."""
+    """The headers of `count` records as a column; None if no record has any."""
     column = HeaderColumn.of(headers)
     checked_length("headers", len(column), count)
     return column if column.total else None

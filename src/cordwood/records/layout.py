@@ -1,28 +1,28 @@
 """Sizes and flags of the frame that both a batch and its frame must agree on.
 
-A batch knows its flags and sizes from the moment it is made, so that the size of a frame is arithmetic and
-the limit can be checked before anything is encoded.
+A batch knows its flags and sizes from the moment it is made. So the size of a frame is arithmetic, and the limit can be
+checked before anything is encoded.
 """
 
 from __future__ import annotations
 
 import sys
 
-# The bytes of the disk are the columns in memory: nothing swaps them on the way.
+# The bytes on the disk are the columns in memory: nothing swaps them.
 if sys.byteorder != "little":
     raise ImportError("cordwood needs a little-endian machine: its columns are views of little-endian bytes")
 
 FRAME_BYTES_MAX = 2 * 1024 * 1024
-"""The most bytes of one frame, header and padding included: what one append to a plog may be."""
+"""The most bytes of one frame, header and padding included; also the limit of one append to a plog."""
 
 FRAME_HEADER_BYTES = 96
-
-LARGE_FRAME_BYTES = 512 * 1024
-"""From this length on a frame is worth a thread of its own while it is checked."""
 """Bytes of a frame before its columns."""
 
+LARGE_FRAME_BYTES = 512 * 1024
+"""From this length on, a thread of its own for the check of a frame pays off."""
+
 FRAME_ALIGNMENT = 8
-"""Frames, and every column in a frame, begin at a multiple of this many bytes: what Arrow asks for."""
+"""Frames, and every column in a frame, begin at a multiple of this many bytes, as Arrow requires."""
 
 FLAG_KEYS = 1
 FLAG_KEY_NULLS = 2
@@ -32,17 +32,17 @@ FLAG_HEADER_NULLS = 16
 FLAG_TIMESTAMPS = 32
 FLAGS_KNOWN = 63
 
-# What a record may cost beside its bytes in a frame that has every column, which a batch's neighbours in the
-# frame decide: timestamp 8, value, key and list offset 4 each, and two bits of validity.
+# The cost of a record in addition to its bytes: timestamp 8, value, key and list offset 4 each, and two bits of
+# validity. It assumes every column, since a batch's neighbours in the frame decide which ones there are.
 WEIGHT_RECORD_BYTES = 21
 # A header: name and value offset 4 each, and a bit of validity.
 WEIGHT_HEADER_BYTES = 9
 
 FRAME_SLACK_BYTES = 256
-"""What a frame costs beside the weights of its batches, at most.
+"""The most bytes of a frame in addition to the weights of its batches.
 
-The header (96), padding of 13 columns (7 each), the last entry of five offset columns (4 each), and the begun
-bytes of three bitmaps: 210, rounded up.
+The header (96), padding of 13 columns (7 each), the last entry of five offset columns (4 each), and the begun bytes of
+three bitmaps: 210, rounded up.
 """
 
 GROUP_WEIGHT_MAX = FRAME_BYTES_MAX - FRAME_SLACK_BYTES

@@ -1,4 +1,4 @@
-"""The bytes of a frame on their way to a disk: in how many pieces, and in which order."""
+"""How the bytes of a frame are written to a disk: in how many pieces, and in which order."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from cordwood.records.layout import FRAME_HEADER_BYTES
 _STREAMED_FROM = 768 * 1024
 _PIECE_BYTES = 512 * 1024
 
-# The system call takes a part of a frame as it is if it has so many bytes, and rows if each has so many on average:
-# copying smaller ones together is quicker, and a piece of them would have more buffers than one call takes.
+# The system call takes a part of a frame unchanged if the part has so many bytes, and rows if each has so many on
+# average. Smaller ones are faster to copy together, and would need more buffers than one call takes.
 _GATHERED_PART_BYTES = 64 * 1024
 _GATHERED_ROW_BYTES = 768
 
-# So many bytes of rows are put together at once for the checksum alone.
+# So many bytes of rows are joined at once for the checksum alone.
 _CHECKED_BYTES = 64 * 1024
 
-# As much of the beginning of a frame waits for the checksum, which is in its header.
+# So many bytes of the beginning of a frame wait for the checksum, which is in its header.
 _HEAD_BYTES = 64 * 1024
 
-# Where frames are put together: memory that is used again, since each page of a fresh megabyte is a fault. As many as
-# threads that write at once, and each as large as the largest frame was.
+# Memory in which frames are joined. It is reused, since each page of a fresh megabyte is a fault. There are as many as
+# threads that write at once, and each is as large as its largest frame.
 _scratches: list[BytesIO] = []
 _SCRATCHES_MAX = 8
 
 Piece: TypeAlias = "tuple[int, Sequence[Buffer], int]"
-"""A part of a frame: where in it, some buffers that stand there one after the other, and their bytes together."""
+"""A piece of a frame: its position in the frame, its buffers in order, and their bytes together."""
 
 
 class Part(NamedTuple):
-    """One buffer of a frame, padded to 8 bytes by whoever writes it."""
+    """One buffer of a frame; the writer pads it to 8 bytes."""
 
     data: Buffer | list[bytes] | Callable[[], Buffer]
-    """The buffer; or rows that stand there one after the other; or what makes it, when it is first needed."""
+    """The buffer; or its rows, in order; or a function that makes it, when it is first needed."""
 
     size: int
     """In bytes: a view of offsets has another len()."""
 
     ends: list[int] | None = None
-    """Of rows, behind a 0, where they are known."""
+    """Where the rows end, after a 0, if that is known."""
 
 
 class Frame:
-    """A frame that is about to be written: what is known of it, and its bytes, made while they are written."""
+    """A frame that is about to be written: its length and timestamp, and its bytes, made while they are written."""
 
     __slots__ = ("_after", "_before", "_parts", "length", "timestamp_max")
 
     def __init__(self, length: int, timestamp_max: int, before: bytes, after: bytes, parts: list[Part]) -> None:
-        """`before` and `after` are the header's bytes on both sides of the checksum, `parts` what stands behind it."""
+        """`before` and `after` are the header's bytes around the checksum, `parts` the buffers after the header."""
         self.length = length
         self.timestamp_max = timestamp_max
         self._before = before
@@ -62,11 +62,11 @@ class Frame:
         self._parts = parts
 
     def pieces(self, *, streamed: bool = False) -> Iterator[Piece]:
-        """Its bytes: in one piece; or, `streamed`, a large frame in several.
+        """The frame's bytes: in one piece; or, `streamed`, a large frame in several.
 
-        Then the disk is at work on large parts, of which no byte was copied, while the others and the checksum are
-        made. The header comes last: until it stands there it is no frame. A piece is gone when the next one is asked
-        for.
+        Then the disk works on large parts, of which no byte was copied, while the others and the checksum are made. The
+        header comes last: until it is written there is no frame. A piece is valid until the caller asks for the next
+        one.
         """
         scratch = _scratches.pop() if _scratches else BytesIO()
         if not streamed or self.length < _STREAMED_FROM:
@@ -75,7 +75,7 @@ class Frame:
             yield from self._gathered(scratch)
         else:
             yield from self._joined(scratch)
-        # Not where the caller gave up: the garbage collector may have closed it by then.
+        # Not if the caller gave up: the garbage collector may have closed it by then.
         if len(_scratches) < _SCRATCHES_MAX:
             _scratches.append(scratch)
 
@@ -101,7 +101,7 @@ class Frame:
             if _is_gathered(part):
                 yield from _pieces_of(part, at)
             at += part.size + (-part.size & 7)
-        # What lies between the parts that are gone: made only now, while the disk is at work on them.
+        # The bytes between the written parts: made only now, while the disk works on those.
         gaps: list[tuple[int, list[Buffer]]] = [(0, [])]
         at = FRAME_HEADER_BYTES
         crc = self._header_crc()
@@ -123,7 +123,7 @@ class Frame:
                 yield at, buffers, size
 
     def _put(self, scratch: BytesIO) -> None:
-        """All of the frame, but for its header, at its place."""
+        """Write the whole frame, without its header, at its place."""
         scratch.seek(FRAME_HEADER_BYTES)
         for data, size, _ in self._parts:
             if isinstance(data, list):
@@ -135,11 +135,11 @@ class Frame:
 
     def _put_header(self, frame: memoryview) -> None:
         with frame[FRAME_HEADER_BYTES:] as body:
-            # Its 40 µs for a MiB are not worth giving up the interpreter lock: getting it back may take longer.
+            # Its 40 µs for a MiB are not worth releasing the interpreter lock: getting it back may take longer.
             frame[:FRAME_HEADER_BYTES] = self._header(crc32c(body, self._header_crc(), 0))
 
     def _header_crc(self) -> int:
-        """What the checksum of the frame begins with."""
+        """The beginning of the frame's checksum."""
         return crc32c(self._after, crc32c(self._before))
 
     def _header(self, crc: int) -> bytes:
@@ -153,7 +153,7 @@ def _made(part: Part) -> memoryview:
 
 
 def _crc_of_gathered(part: Part, crc: int, scratch: BytesIO) -> int:
-    """The checksum goes on over a part. Rows are put together for it, a few at a time: what the cache holds."""
+    """Continue the checksum over a part. Rows are joined for it, a few at a time, so that they stay in the cache."""
     data, size, _ = part
     if not isinstance(data, list):
         assert not callable(data)
@@ -174,7 +174,7 @@ def _is_gathered(part: Part) -> bool:
 
 
 def _pieces_of(part: Part, at: int) -> Iterator[Piece]:
-    """A part as it is, in pieces of about the same size."""
+    """A part without copies, in pieces of about the same size."""
     data, size, ends = part
     pieces = max(1, round(size / _PIECE_BYTES))
     if isinstance(data, list):

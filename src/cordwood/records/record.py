@@ -1,4 +1,4 @@
-"""One record, as a row: what iterating a batch gives."""
+"""One record, as a row: an iteration over a batch yields these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoredRecord(Record):
     (42, True)
     """
 
-    # A tuple of five whose first four are those of a Record: rows are made by the million, so no dict and no
+    # A tuple of five whose first four are those of a Record. Rows are made by the million, so there is no dict and no
     # Python __init__ for each.
     __slots__ = ()
     __match_args__ = ("value", "key", "headers", "timestamp", "offset")

@@ -21,9 +21,8 @@ _STORED_RECORD: Any = partial(tuple.__new__, StoredRecord)
 class StoredBatch(Batch):
     """Records that were read from a log: a `Batch` with `offsets`, whose timestamps are always known.
 
-    Its columns are views of the buffer that was read, which stays alive as long as the batch, a slice of it
-    or one of its columns does. Who keeps a few records of many should keep `bytes` of them: `batch.values[i]`
-    is a copy.
+    Its columns are views of the buffer that was read. The buffer stays alive as long as the batch, a slice of it or one
+    of its columns does. To keep a few records of many, keep `bytes` of them: `batch.values[i]` is a copy.
 
     It can be appended to another log as it is, and then keeps its timestamps.
 
@@ -71,7 +70,7 @@ class StoredBatch(Batch):
         keys: list[bytes | None] | None = None,
         headers: HeaderColumn | None = None,
     ) -> StoredBatch:
-        """A stored batch of rows that a log has read, which it gives away: their types are not looked at.
+        """A stored batch of rows that a log has read. The caller gives up the lists, and their types are not checked.
 
         >>> StoredBatch.from_rows([3, 7], [b"a", b"b"], timestamps=[1, 2])[1]
         StoredRecord(value=b'b', key=None, headers=(), timestamp=2, offset=7)
@@ -144,7 +143,7 @@ def _unpickled(
     headers: HeaderColumn | None,
 ) -> StoredBatch:
     stored = StoredBatch.from_columns(offsets, values, timestamps=0, keys=keys, headers=headers)
-    # As they were read, which is not always what a caller may give: a record on Kafka without a time has -1.
+    # As they were read, which a caller could not always pass: a record on Kafka without a time has -1.
     if isinstance(timestamps, int):
         stored._timestamps = timestamps
     else:
