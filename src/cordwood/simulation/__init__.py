@@ -1,8 +1,8 @@
-"""A world that is worse than the real one, and always the same for a seed: what the engine is tested against.
+"""Simulated parts that fail more often than real ones, always in the same way for a seed: the engine's tests use them.
 
-`disk` stands in for the machine's disk, `storage` is what is on it, `power` decides what a power cut leaves; `workers`,
-`clock` and `coordinator` are the rest of what the engine is given. `folder` runs the engine on all of them, and holds
-what it shows against the `ledger` of what it promised.
+`disk` replaces the machine's disk, `storage` holds its files, and `power` decides how much survives a power cut.
+`workers`, `clock` and `coordinator` are the rest of the engine's environment. `folder` runs the engine on all of them,
+and compares its data with the `ledger` of its promises.
 
 May import all of `cordwood.log.native`; nothing of the engine imports it.
 """

@@ -1,8 +1,8 @@
-"""A clock that stands still until it is told to go on."""
+"""A clock that moves only when a test advances it."""
 
 
 class SimulatedClock:
-    """Both times move together; `time_ms` may also be set, as an administrator would, also backwards."""
+    """Both times move together; a test may also set `time_ms`, even backwards, as an administrator would."""
 
     def __init__(self, time_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = time_ms

@@ -1,8 +1,8 @@
 """A coordinator in memory, as good as SQLite with `synchronous=FULL`: each call is atomic, and durable when it returns.
 
-Every call that changes something is two operations of the disk that it is given, "coordinator trim" and
-"coordinator trim committed": an error or a power cut at the first leaves nothing, at the second all of it, and the
-caller cannot tell which.
+Every call that changes something is two operations of the disk that it is given, "coordinator trim" and "coordinator
+trim committed". An error or a power cut at the first leaves nothing, at the second all of it, and the caller cannot
+tell which.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ class SimulatedCoordinator:
         self._state = _State()
 
     def after_crash(self, disk: SimulatedDisk) -> "SimulatedCoordinator":
-        """The same rows beside another disk; this one stays as it is, as the disk does."""
+        """The same rows with another disk; this one stays as it is, as the disk does."""
         found = SimulatedCoordinator(disk)
         found._state = self._state
         return found

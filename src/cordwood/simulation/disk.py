@@ -1,7 +1,7 @@
-"""A disk in memory, that can lose power, fail, fill up and rot, and does so the same way every time.
+"""A disk in memory that can lose power, fail, fill up and rot, and does so the same way every time.
 
-It keeps the promises of `cordwood.log.native.env.disk` and not one more (R2). A test runs the engine on it,
-cuts the power at any operation, and opens the engine again on what is found:
+It keeps the promises of `cordwood.log.native.env.disk` and not one more (R2). A test runs the engine on it, cuts the
+power at any operation, and opens the engine again on the disk that is left:
 
     disk = SimulatedDisk()
     disk.crash_at(17)
@@ -25,7 +25,8 @@ from cordwood.simulation.storage import StoredFile, StoredFolder
 
 class SimulatedDisk:
     def __init__(self, *, capacity: int | None = None) -> None:
-        # The sum of all sizes, holes included, that ENOSPC holds the disk to; may be changed at any time.
+        # The limit for the sum of all sizes, holes included; beyond it calls raise ENOSPC. It may be changed at any
+        # time.
         self.capacity = capacity
         self._lock = Lock()
         self._root = StoredFolder()
@@ -123,9 +124,9 @@ class SimulatedDisk:
             folder.sync()
 
     def power_cut(self, choose: Random | Chooser | Literal["none", "all"]) -> "SimulatedDisk":
-        """The disk as it is found after a power cut now: what was synced, and of the rest what is chosen.
+        """The disk after a power cut now: everything that was synced, and the chosen part of the rest.
 
-        This disk stays as it is, so that many cuts can be made of one history.
+        This disk stays as it is, so that a test can make many cuts of one history.
         """
         with self._lock:
             return self._another(self._root.after_cut("", chooser(choose)))
@@ -136,10 +137,10 @@ class SimulatedDisk:
             return self._another(copy.deepcopy(self._root))
 
     def crash_at(self, operation: int, *, written: int | None = None) -> None:
-        """Let the power fail during an operation, counted from 1: it and all calls after it raise PowerCut.
+        """Cut the power during an operation, counted from 1: it and all later calls raise PowerCut.
 
-        The operation itself was on its way: its change may be found, or not. Of a write, `written` bytes had
-        been taken over by then; all, unless told otherwise.
+        The operation itself was under way: its change may be on the disk, or not. Of a write, the disk had accepted
+        `written` bytes by then; all of them if that is None.
         """
         with self._lock:
             self._faults.crash_at = operation
@@ -155,28 +156,28 @@ class SimulatedDisk:
         after: int = 0,
         written: int = 0,
     ) -> None:
-        """Let an operation raise OSError, `times` times, after the first `after` that match have succeeded.
+        """Make an operation raise OSError, `times` times, after the first `after` that match have succeeded.
 
-        Of a write that fails, `written` bytes have been taken over. A sync that fails, of a file or a folder,
-        leaves what it was to sync undecided, also if a second sync succeeds.
+        Of a failing write, the disk has accepted `written` bytes. A failed sync, of a file or a folder, leaves its
+        changes undecided, even if a second sync succeeds.
         """
         with self._lock:
             self._faults.waiting.append(Fault(operation, name_contains, error, times, after, written))
 
     def faults_left(self) -> int:
-        """How many times an operation is still to fail."""
+        """How many more times an operation will fail."""
         with self._lock:
             return sum(fault.times for fault in self._faults.waiting)
 
     def forget_faults(self) -> None:
-        """Let nothing fail any more."""
+        """Remove all faults that are left."""
         with self._lock:
             self._faults.waiting.clear()
 
     def step(self, operation: Operation, name: str) -> None:
-        """Count an operation of something that lives beside the files, and fail or lose power with it if that is due.
+        """Count an operation of a part other than the files, and fail or lose power there if that is due.
 
-        It is in doubt for nobody but its caller: what it had done before is done.
+        Only its caller is in doubt about it: its earlier operations are done.
         """
         with self._lock:
             self._faults.check_power()
@@ -189,7 +190,7 @@ class SimulatedDisk:
             self._faults.check_power()
 
     def flip_bit(self, name: str, bit: int) -> None:
-        """Damage a file where it lies, in memory and on the disk; bit 0 is the lowest of the first byte."""
+        """Damage a file in place, in memory and on the disk; bit 0 is the lowest of the first byte."""
         with self._lock:
             self._file(name).flip_bit(bit)
 
@@ -203,7 +204,7 @@ class SimulatedDisk:
             return sorted(self._root.files())
 
     def open_files(self) -> builtins.list[str]:
-        """The names of the files that somebody has open, sorted."""
+        """The names of the files that are open, sorted."""
         with self._lock:
             return sorted(name for name, node in self._root.files().items() if node in self._opened)
 
@@ -220,7 +221,7 @@ class SimulatedDisk:
 
     @property
     def used(self) -> int:
-        """The bytes that count against the capacity. A removed file counts until nobody has it open."""
+        """The bytes that count against the capacity. A removed file counts while a handle has it open."""
         with self._lock:
             return self._used()
 

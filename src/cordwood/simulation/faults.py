@@ -1,4 +1,4 @@
-"""What goes wrong on the simulated disk, and when: errors that were asked for, and the loss of power."""
+"""The faults of the simulated disk: errors that a test asked for, and the loss of power."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ class Fault:
     error: int = errno.EIO
     times: int = 1
     after: int = 0
-    # The bytes of a failing write that are in the file all the same.
+    # The bytes of a failing write that still reach the file.
     written: int = 0
 
     def strikes(self, operation: Operation, name: str) -> bool:
@@ -60,15 +60,15 @@ class Faults:
         self.crash_written: int | None = None
 
     def check_power(self) -> None:
-        """Raise PowerCut from the operation on that the power fails in.
+        """Raise PowerCut in the operation in which the power fails, and in all later ones.
 
-        A change calls it before it begins, and once more when it is on its way.
+        A change calls it before it begins, and again once it is under way.
         """
         if self.crash_at is not None and self.operations >= self.crash_at:
             raise PowerCut(f"the power failed at operation {self.crash_at}")
 
     def count(self, operation: Operation, name: str, detail: str = "") -> Fault | None:
-        """Take note of an operation that begins, and tell which fault it meets."""
+        """Record an operation that begins, and return the fault that it meets."""
         self.operations += 1
         self.history.append(f"{self.operations} {operation} {name}{detail}")
         return self.meet(operation, name)
@@ -77,13 +77,13 @@ class Faults:
         return next((fault for fault in self.waiting if fault.strikes(operation, name)), None)
 
     def begin(self, operation: Operation, name: str, detail: str = "") -> None:
-        """Take note of an operation that begins, and raise the error it meets."""
+        """Record an operation that begins, and raise the error it meets."""
         fault = self.count(operation, name, detail)
         if fault is not None:
             self.stop(fault.error, name)
 
     def stop(self, error: int, name: str) -> NoReturn:
-        # Without power nobody hears of an error.
+        # Without power, no caller gets an error.
         self.check_power()
         raise os_error(error, name)
 

@@ -60,7 +60,7 @@ class SimulatedFile:
             self._check()
 
     def begin_sync(self, position: int, length: int) -> None:
-        # What a hint brings to the disk early is what a power cut may keep of an unsynced write anyway.
+        # A hint may bring data to the disk early; a power cut may keep the same data of an unsynced write anyway.
         with self._lock:
             self._check()
 

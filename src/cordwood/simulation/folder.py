@@ -1,4 +1,4 @@
-"""A folder of logs on simulated parts, that remembers what it was told and checks itself against it.
+"""A folder of logs on simulated parts, which records the calls and their results and checks itself against them.
 
 folder = SimulatedFolder(seed=7)
 folder.open()
@@ -42,7 +42,7 @@ _ONE_PARTITION = TopicConfig()
 
 @dataclass(eq=False, slots=True)
 class Topic:
-    """A topic as the ledger knows it; `certain` is False while a call that makes or deletes it is under way."""
+    """A topic as the ledger knows it; `certain` is False while a call that creates or deletes it is under way."""
 
     name: str
     partitions: int
@@ -52,7 +52,7 @@ class Topic:
 
 
 class _Caller:
-    """Who waits for an append; never gives up."""
+    """The caller of an append; it never gives up."""
 
     def __init__(self, write: Write, ledger: LogLedger) -> None:
         self.write = write
@@ -64,7 +64,7 @@ class _Caller:
 
 
 class SimulatedFolder:
-    """Opens, uses, crashes and checks one folder. A crash gives another folder; this one stays as it is."""
+    """Opens, uses, crashes and checks one folder. A crash returns another folder; this one stays as it is."""
 
     def __init__(self, seed: int = 0, *, settings: FolderSettings = TINY, disk: SimulatedDisk | None = None) -> None:
         self.settings = settings
@@ -75,7 +75,7 @@ class SimulatedFolder:
         self.coordinator = SimulatedCoordinator(self.disk)
         self.topics: dict[str, Topic] = {}
         self.errors: list[CordwoodError] = []
-        """What appends have failed with, in order."""
+        """The errors of failed appends, in order."""
         self._callers: list[_Caller] = []
         self._engine: FolderWriter | None = None
 
@@ -116,7 +116,7 @@ class SimulatedFolder:
         self.open()
 
     def tick(self, seconds: float = 0.25) -> None:
-        """What happens from time to time: time goes on, and what waits for room is tried again."""
+        """Run the periodic work: advance the clock, expire callers, and retry appends that wait for room."""
         self.clock.advance(seconds)
         self.engine.expire()
         self.engine.catch_up()
@@ -133,7 +133,7 @@ class SimulatedFolder:
         found.coordinator = self.coordinator.after_crash(disk)
         found.clock.now_ms = self.clock.now_ms
         found.topics = copy.deepcopy(self.topics)
-        # Another seed may give the ids of the first life again.
+        # Another seed may produce the ids of the first life again.
         found.random.seed(f"{seed} {self.random.random()}")
         return found
 
@@ -150,7 +150,7 @@ class SimulatedFolder:
         topic.certain = True
 
     def delete_topic(self, name: str) -> None:
-        """Returns when the topic is gone; its space is given back by jobs that `run` runs."""
+        """Returns when the topic is deleted; jobs that `run` runs free its space."""
         topic = self.topics[name]
         topic.certain = False
         self.engine.delete_topic(name, lambda: None)
@@ -174,13 +174,13 @@ class SimulatedFolder:
         return write
 
     def put(self, topic: str, count: int = 1, size: int = 100, *, partition: int = 0) -> Write:
-        """Append values that nobody else appends."""
+        """Append values that no other append has."""
         number = len(self.ledger(topic, partition).writes)
         values = [f"{topic}/{partition} {number}.{place} ".encode().ljust(size, b".") for place in range(count)]
         return self.append(topic, *values, partition=partition)
 
     def trim(self, topic: str, before: int, *, partition: int = 0) -> None:
-        """Returns when the trim is confirmed; space is given back by jobs that `run` runs."""
+        """Returns when the trim is confirmed; jobs that `run` runs free the space."""
         ledger = self.ledger(topic, partition)
         ledger.ask_trim(before)
         self.log(topic, partition).trim(before, lambda: None)
@@ -188,7 +188,7 @@ class SimulatedFolder:
 
     def enforce_retention(self) -> None:
         for topic, partition, ledger in self.logs():
-            # How much goes is the engine's to decide; what is not durable yet cannot.
+            # The engine decides how much to trim, but never beyond the durable end.
             ledger.ask_trim(self.log(topic, partition).extent().durable.next_offset)
         self.engine.enforce_retention()
         for topic, partition, ledger in self.logs():
@@ -200,7 +200,7 @@ class SimulatedFolder:
             caller = append.waiter
             assert isinstance(caller, _Caller)
             if caller.done:
-                # As with a future: whoever was answered hears nothing more.
+                # As with a future: a caller that has its answer gets no other.
                 continue
             caller.done = True
             if append.error is None:
@@ -218,7 +218,7 @@ class SimulatedFolder:
     # -- truth ---------------------------------------------------------------------------------------------------
 
     def check(self, *, settle: bool = False) -> None:
-        """Hold every log against what was promised. `settle` after a crash: what is found now is what happened."""
+        """Compare every log with its promises. `settle` after a crash: the contents now decide the open questions."""
         self._check_topics({row.name for row in self.engine.topics()}, settle)
         for topic, partition, ledger in self.logs():
             log = self.log(topic, partition)
@@ -229,7 +229,7 @@ class SimulatedFolder:
                 ledger.settle(contents)
 
     def check_view(self, *, all_acked: bool = False, beside_writer: bool = False) -> dict[str, Contents]:
-        """Hold what a reader sees, without a writer or beside this one, against what was promised; returns it."""
+        """Compare a reader's view, without a writer or alongside this one, with the promises; return the view."""
         view = FolderObserver(self.disk, lambda: beside_writer)
         try:
             names = {row.name for row in view.topics()}
@@ -247,7 +247,7 @@ class SimulatedFolder:
             view.close()
 
     def check_shown(self, shown: dict[str, Contents]) -> None:
-        """What a reader was shown must be there now (R8)."""
+        """Records that a reader saw must still be in the log (R8)."""
         for topic, partition, ledger in self.logs():
             seen = shown.get(ledger.name)
             if seen is None:
@@ -271,7 +271,7 @@ class SimulatedFolder:
             raise Broken(f"topics that nobody made: {unknown}")
 
     def logs(self) -> list[tuple[str, int, LogLedger]]:
-        """Topic, partition and ledger of every log that is there."""
+        """Topic, partition and ledger of every log that exists."""
         there = {row.name for row in self.engine.topics()} if self._engine is not None else set(self.topics)
         return [
             (topic.name, partition, ledger)
@@ -282,7 +282,7 @@ class SimulatedFolder:
 
 
 def read_all(source: Source) -> Contents:
-    """Everything that a log shows."""
+    """All records of a log that a reader can see."""
     view = source.extent()
     cursor = LogCursor(source, view.start)
     values: list[bytes] = []
@@ -298,7 +298,7 @@ def read_all(source: Source) -> Contents:
 
 
 def check_trimmed(source: Source, start: int) -> None:
-    """Every read below the start is refused, with the start (R7)."""
+    """Check that every read below the start is refused, with the start (R7)."""
     for offset in {0, start // 2, start - 1} if start else ():
         cursor = LogCursor(source, offset)
         try:

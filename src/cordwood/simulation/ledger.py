@@ -1,4 +1,4 @@
-"""What a log was told and what it answered: the truth that is compared with what the log says later.
+"""The calls on a log and its answers: the truth that later contents of the log are compared with.
 
 Every value is appended once, so a value found in a log names the append that it came from.
 """
@@ -11,7 +11,7 @@ from enum import Enum
 class Fate(Enum):
     UNDECIDED = "undecided"
     ACKED = "acked"
-    # The log said that it was not written, or a reopened log did not have it: it must never be seen.
+    # The log reported that it was not written, or a reopened log did not have it: it must never be seen.
     GONE = "gone"
 
 
@@ -35,7 +35,7 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class Contents:
-    """What a log showed: its bounds, and its records from the first to the last."""
+    """The visible contents of a log: its bounds, and its records from the first to the last."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class LogLedger:
     start_min: int = 0
     """The highest trim that was confirmed."""
     start_max: int = 0
-    """The highest trim that was asked for."""
+    """The highest trim that was requested."""
     end_min: int = 0
     """The highest end that the log has shown or acked."""
     _by_value: dict[bytes, tuple[Write, int]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class LogLedger:
         return write
 
     def ack(self, write: Write, offsets: range) -> None:
-        """Acks come in offset order, and give away each offset once (R8)."""
+        """Acks come in offset order, and assign each offset once (R8)."""
         if write.fate is not Fate.UNDECIDED:
             raise Broken(f"{self.name}: append {write.number} is acked, but was {write.fate.value}")
         if offsets.start < self.end_min or len(offsets) != len(write.values):
@@ -86,7 +86,7 @@ class LogLedger:
         self.start_min = max(self.start_min, before)
 
     def check(self, contents: Contents, *, to_the_end: bool = True) -> None:
-        """Hold what the log shows against what it promised; `to_the_end` is False where it may show a prefix only."""
+        """Compare the contents of the log with its promises; `to_the_end` is False if it may show only a prefix."""
         start, end = contents.start, contents.end
         if not self.start_min <= start <= self.start_max:
             raise Broken(f"{self.name}: starts at {start}, but was trimmed to {self.start_min}…{self.start_max}")
@@ -132,7 +132,7 @@ class LogLedger:
                 raise Broken(f"{self.name}: append {write.number}, acked at {write.first_offset}, is lost")
 
     def settle(self, contents: Contents) -> None:
-        """What a reopened log shows is decided: it stays, and what it does not show never comes back."""
+        """The contents of a reopened log are final: they stay, and records that are missing never come back."""
         places = self._places(contents)
         for write in self.writes:
             if write.fate is not Fate.UNDECIDED:

@@ -1,4 +1,4 @@
-"""What a power cut takes: who decides which of the unsynced changes are found afterwards."""
+"""The effect of a power cut: choosers decide which of the unsynced changes survive it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ SECTOR = 512
 
 
 class PowerCut(BaseException):
-    """The machine is off. Not an Exception, so that nothing that handles errors goes on without power."""
+    """The machine is off. Not an Exception, so that no error handler continues without power."""
 
 
 class Chooser(Protocol):
-    """Decides about every change that was not synced, each for itself: this is the adversary of R2."""
+    """Decides about every unsynced change, each for itself: this is the adversary of R2."""
 
     def keeps_name(self, change: str) -> bool:
         """Whether a change of names is on the disk; it reads like "create plogs/1" or "replace new old"."""
@@ -27,11 +27,11 @@ class Chooser(Protocol):
         ...
 
     def size(self, name: str, sizes: Sequence[int]) -> int:
-        """Which of the sizes the file is found with, as an index; the first is the synced one."""
+        """Which of the sizes the file has after the cut, as an index; the first is the synced one."""
         ...
 
     def torn_size(self, name: str, smallest: int, largest: int) -> int:
-        """How far a write that made the file longer has done so."""
+        """How far a write that extended the file has done so."""
         ...
 
 
@@ -66,8 +66,8 @@ class Chance:
     def __init__(self, random: Random, *, torn_sectors: bool = True) -> None:
         self._random = random
         self._torn_sectors = torn_sectors
-        # Each cut leans to one side by a degree of its own: with even odds, a cut among many changes would
-        # never come near to losing or keeping most of them.
+        # Each cut leans to one side, by its own degree. With even odds, a cut among many changes would never come near
+        # to losing or keeping most of them.
         self._names_kept = random.choice((0.1, 0.5, 0.9))
         self._writes_kept = random.choice((0.05, 0.35, 0.65, 0.95))
         self._writes_torn = random.choice((0.1, 0.5))

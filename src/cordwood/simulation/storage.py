@@ -1,8 +1,8 @@
-"""What is on the simulated disk: files and folders, each with what is durable and what changed since.
+"""The contents of the simulated disk: files and folders, each with its durable state and the changes since.
 
-A change is remembered until a sync has decided it. A sync that fails leaves its changes undecided for good,
-as Linux does by marking the pages clean: a later sync covers only what came after, so a power cut may still
-take them. From then on the file remembers all its changes, because the undecided ones lie below the later.
+A change is remembered until a sync has decided it. A failed sync leaves its changes undecided for good, as Linux does
+by marking the pages clean. A later sync covers only later changes, so a power cut may still lose the undecided ones.
+From then on the file remembers all its changes, because the later ones are on top of the undecided ones.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(slots=True)
 class NameChange:
-    """Names that went and a name that came, in one step."""
+    """Names that were removed and a name that was added, atomically."""
 
     description: str
     gone: str | None
@@ -66,10 +66,10 @@ class StoredFile:
         _settle(self.changes, Fate.UNDECIDED)
 
     def after_cut(self, name: str, chooser: Chooser) -> "StoredFile":
-        """The file as it is found: any mix of the writes, at any of the sizes it had since its last sync.
+        """The file after a power cut: any mix of the writes, at any of the sizes it had since its last sync.
 
-        Sizes are kept by the file system's journal, in order: the changes of size up to the one that is found
-        have happened, the later ones have not. Contents follow no order.
+        The file system's journal keeps sizes in order: the changes of size up to the chosen one have happened, the
+        later ones have not. Contents follow no order.
         """
         sizes = [len(self.durable), *(change.size for change in self.changes)]
         synced = [number for number, change in enumerate(self.changes, 1) if change.fate is Fate.SYNCED]
@@ -105,7 +105,7 @@ class StoredFile:
         self.current[position] ^= mask
         if position < len(self.durable):
             self.durable[position] ^= mask
-        # Unsynced writes are damaged too, or the damage would heal when they are synced.
+        # Unsynced writes are damaged too, or a sync of them would undo the damage.
         for change in self.changes:
             if change.data is not None and 0 <= position - change.position < len(change.data):
                 change.data[position - change.position] ^= mask
@@ -118,7 +118,7 @@ class StoredFolder:
     changes: list[NameChange] = field(default_factory=list)
 
     def change(self, description: str, *, gone: str | None = None, come: str | None = None) -> None:
-        """Take the name `gone` away, and give the file that had it the name `come`."""
+        """Remove the name `gone`, and give the file that had it the name `come`."""
         node = self.current[gone] if gone is not None and come is not None else None
         self._record(NameChange(description, gone, come, node))
 
@@ -140,7 +140,7 @@ class StoredFolder:
         _settle(self.changes, Fate.UNDECIDED)
 
     def after_cut(self, name: str, chooser: Chooser) -> "StoredFolder":
-        """The folder as it is found: any subset of the unsynced changes of names, with what they lead to."""
+        """The folder after a power cut: any subset of the unsynced changes of names, with the files they name."""
         names = dict(self.durable)
         for change in self.changes:
             if change.fate is Fate.SYNCED or chooser.keeps_name(change.description):
@@ -164,7 +164,7 @@ Node = StoredFile | StoredFolder
 
 
 def _settle(changes: list[Change] | list[NameChange], fate: Fate) -> bool:
-    """Give the pending changes their fate, and tell whether all are synced now."""
+    """Give the pending changes their fate, and return whether all are synced now."""
     for change in changes:
         if change.fate is Fate.PENDING:
             change.fate = fate
@@ -190,7 +190,7 @@ def _rename(names: dict[str, Node], change: NameChange) -> None:
     if change.gone is not None:
         names.pop(change.gone, None)
     if change.come is not None and change.node is not None:
-        # No node has two names, also where the rename that took the first one away is lost.
+        # No node has two names, even if the rename that removed the first one is lost.
         for name in [name for name, node in names.items() if node is change.node]:
             del names[name]
         names[change.come] = change.node

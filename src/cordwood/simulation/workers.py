@@ -7,9 +7,9 @@ from cordwood.log.native.env.workers import Job
 
 
 class SimulatedWorkers:
-    """Jobs wait until they are run; which one is next is chance, the same for the same seed.
+    """Jobs wait until they are run; the next one is chosen by chance, the same for the same seed.
 
-    A job that raises has a defect: nobody waits for it, so it is raised here.
+    A job that raises has a defect. No caller waits for it, so the exception is raised here.
     """
 
     def __init__(self, random: Random) -> None:
@@ -24,14 +24,14 @@ class SimulatedWorkers:
         return len(self._waiting)
 
     def run_one(self) -> bool:
-        """Run one of the jobs that wait; False if none does."""
+        """Run one of the waiting jobs; False if there is none."""
         if not self._waiting:
             return False
         self._waiting.pop(self._random.randrange(len(self._waiting)))()
         return True
 
     def wait(self, happened: Event) -> None:
-        """Run jobs until it happens; `RuntimeError` if there are none left that could make it."""
+        """Run jobs until the event is set; `RuntimeError` if no job is left that could set it."""
         while not happened.is_set():
             if not self.run_one():
                 raise RuntimeError("waiting for what no job is going to do")
