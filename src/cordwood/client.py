@@ -1,4 +1,4 @@
-"""Connecting, and what a connection can do."""
+"""Connecting, and the calls of a connection."""
 
 import asyncio
 import os
@@ -43,9 +43,9 @@ def connect(
     `file:./data` is a folder: nothing to install or to start. `kafka://b1:9092,b2:9092` is a Kafka cluster (extra
     `kafka`), with librdkafka settings as a query or, for secrets, in `config`. `timeout` is for connecting, and for
     each call unless it has its own. `wait` is how many seconds to wait for a folder that another process writes; then,
-    and at once by default, the call raises `Unavailable` with `reason="busy"`. It has no effect on `kafka://`, or with
-    `read_only`, which take no lock. `read_only` works beside a writing process: it takes no lock, and writes and
-    repairs nothing.
+    and at once by default, the call raises `Unavailable` with `reason="busy"`. `wait` has no effect on `kafka://`, or
+    with `read_only`, which take no lock. `read_only` works alongside a writing process: it takes no lock, and writes
+    and repairs nothing.
 
     ```python
     async with cordwood.connect("file:./data") as cw:
@@ -115,7 +115,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where this connection leads, without secrets."""
+        """The url of this connection, without secrets."""
         return str(self._url)
 
     async def create_topic(
@@ -129,12 +129,11 @@ class Client:
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Make a topic; `Conflict` if it exists.
+        """Create a topic; `Conflict` if it exists.
 
-        With `exist_ok` a topic that exists stays as it is. Then `Conflict` is raised only where the topic differs
-        in an argument that the call names. `partitions=None` means 1 for a new topic, and the number never
-        changes, because keys would move. Without `retention` and `retention_bytes` records are kept until they
-        are trimmed.
+        With `exist_ok` an existing topic stays as it is. Then the call raises `Conflict` only if the topic differs in
+        an argument that the call names. `partitions=None` means 1 for a new topic, and the number never changes,
+        because keys would move. Without `retention` and `retention_bytes` records are kept until they are trimmed.
 
         ```python
         await cw.create_topic("events", partitions=4, retention=timedelta(days=7))
@@ -158,7 +157,7 @@ class Client:
         retention_bytes: int | LeftOut | None = LEFT_OUT,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Change the limits of a topic; one that is left out stays as it is, and None removes it.
+        """Change the limits of a topic; an omitted limit stays as it is, and None removes it.
 
         A call that names neither is `InvalidInput`. A topic that does not exist is `NotFound`.
 
@@ -184,7 +183,7 @@ class Client:
         return await self._engine.topics(prefix, timeout=self._time(timeout))
 
     async def topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
-        """What is known of a topic; `NotFound` if there is none.
+        """The settings and limits of a topic; `NotFound` if there is none.
 
         ```python
         (await cw.topic("events")).partitions  # 4
@@ -205,7 +204,7 @@ class Client:
             await self._engine.delete_topic(checked_topic_name(name), timeout=self._time(timeout))
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """One partition of a topic. No I/O: whether it exists shows at the first call on it.
+        """One partition of a topic. No I/O: if it does not exist, the first call on it raises.
 
         ```python
         offsets = await cw.log("events").append(Batch.of([b"hello"]))
@@ -228,10 +227,10 @@ class Client:
         """A write-ahead log: regions that many tables share. No I/O.
 
         `codec="rfc"` has the records of CeresDB's proposal instead of our own, and `codec="horaedb"` reads regions that
-        HoraeDB has written. By `layout` a region is two topics, or the two partitions of one (`"one-topic"`).
-        The regions that it opens are cleaned every `clean_every` seconds; None: only by hand. Where more than
-        `region_bytes_max` bytes are held by live logs, `await on_flush_needed(region, tables)` is called with the
-        tables that hold them, which are then to be flushed and marked.
+        HoraeDB has written. By `layout` a region is two topics, or the two partitions of one (`"one-topic"`). The
+        regions that it opens are cleaned every `clean_every` seconds; None: only by hand. If live entries hold more
+        than `region_bytes_max` bytes, `on_flush_needed(region, tables)` is awaited with the tables that hold them; the
+        program should flush and mark those.
 
         ```python
         async with cw.wal("metrics").region(7) as region:
@@ -255,9 +254,9 @@ class Client:
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.
 
-        Records without a key go to one partition, chosen anew for each batch. What one partition cannot take is refused
-        before any is written. What goes to one partition is atomic; if some partitions fail, the error has `written`
-        and `unknown`, by partition.
+        Records without a key go to one partition, chosen anew for each batch. If one partition cannot take its records,
+        the call is refused before any is written. The records for one partition are atomic; if some partitions fail,
+        the error has `written` and `unknown`, by partition.
 
         ```python
         await cw.append("events", Batch.of([b"a", b"b"], keys=[b"zoe", b"ann"]))  # {1: range(0, 1), 2: range(0, 1)}
@@ -275,7 +274,7 @@ class Client:
             if len(parts) > 1:
                 await self._engine.check(topic, parts, timeout=max(0, deadline - time.monotonic()))
         except CordwoodError as error:
-            error.outcome = "not_written"  # a look-up says nothing of that, and here it is part of a write
+            error.outcome = "not_written"  # a look-up sets no outcome, and here it is part of a write
             raise
         left = max(0, deadline - time.monotonic())
         appends = [self.log(topic, partition).append(part, timeout=left) for partition, part in parts.items()]
@@ -283,7 +282,7 @@ class Client:
         return _all_or_error(dict(zip(parts, results, strict=True)))
 
     async def close(self) -> None:
-        """Finish what is under way, and let go; twice is fine."""
+        """Finish calls that are under way, and close; a second call does nothing."""
         if not self._closed:
             self._closed = True
             try:
@@ -306,7 +305,7 @@ class Client:
 
     def _on_region_open(self, region: Region) -> None:
         self._regions.add(region)
-        self._check_open()  # what was opened while this was closed is not among those that are closed with it
+        self._check_open()  # a region that was opened during the close is not among those that it closes
 
     def _check_open(self) -> None:
         if self._closed:
@@ -319,7 +318,7 @@ class Client:
 
 
 def _check_as_named(info: TopicInfo, config: TopicConfig) -> None:
-    """`Conflict` where a topic differs in a setting that the call names."""
+    """`Conflict` if a topic differs in a setting that the call names."""
     differences = [
         f"{field.name} is {found}, not {wanted}"
         for field in fields(config)

@@ -1,9 +1,8 @@
-"""Everything that a public call can raise, besides TypeError for a wrong Python type and cancellation.
+"""All errors of public calls, besides TypeError for a wrong Python type and cancellation.
 
-A message names what it was about, the value and the limit, and what to do; the cause is chained. What a
-program needs in order to act is an attribute, so that nobody has to match on text. All of it survives
-pickling and copying, since errors cross process borders; only the chained cause stays behind, as with any
-exception.
+A message names the subject, the value and the limit, and a remedy; the cause is chained. Everything that a program
+needs in order to act is an attribute, so that no program has to match on text. All of it survives pickling and copying,
+since errors cross process borders; only the chained cause is lost, as with any exception.
 """
 
 import errno
@@ -31,16 +30,15 @@ Reason = Literal[
 """Why something is `Unavailable`; docs/operating.md has a line for each."""
 
 _PASSING: frozenset[Reason] = frozenset({"busy", "full", "unreachable", "failed"})
-"""Reasons that may pass while the program does nothing but wait."""
+"""Reasons that may pass while the program only waits."""
 
 
 class CordwoodError(Exception):
     """The base of every error of Cordwood.
 
-    `outcome` is set on a write that failed: `"not_written"` (safe to repeat) or `"unknown"` (it may be
-    durable already, or become so). Where one call writes to several places, `written` maps each
-    place that succeeded to its numbers, and `unknown` each one that may have to its numbers, or to its own error
-    where it has none.
+    `outcome` is set on a write that failed: `"not_written"` (safe to repeat) or `"unknown"` (it may be durable already,
+    or become so). If one call writes to several places, `written` maps each place that succeeded to its numbers.
+    `unknown` maps each place that may have succeeded to its numbers, or to its own error if it has none.
 
     >>> error = CordwoodError("append to events/0 failed: the disk is full", outcome="not_written")
     >>> if error.outcome == "not_written":
@@ -76,7 +74,7 @@ class CordwoodError(Exception):
         """
         return self._passing and self.outcome != "unknown"
 
-    # The inherited one calls the class with `args` alone, which required keywords would refuse.
+    # The inherited one calls the class with `args` alone, which fails on required keywords.
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.args), self.__dict__
 
@@ -88,7 +86,7 @@ class CordwoodError(Exception):
 
 
 class InvalidInput(CordwoodError, ValueError):
-    """An argument is outside of what the call allows; nothing was done.
+    """An argument is outside of the call's limits; nothing was done.
 
     >>> raise InvalidInput("topic name 'a/b' has a '/': use letters, digits, '.', '_' and '-' only")
     Traceback (most recent call last):
@@ -97,7 +95,7 @@ class InvalidInput(CordwoodError, ValueError):
 
 
 class NotFound(CordwoodError, LookupError):
-    """What the call is about does not exist.
+    """The topic, log or other object of the call does not exist.
 
     >>> raise NotFound("topic 'events' does not exist: create it with create_topic('events')")
     Traceback (most recent call last):
@@ -106,10 +104,10 @@ class NotFound(CordwoodError, LookupError):
 
 
 class Conflict(CordwoodError):
-    """Somebody else was first: what the call expected no longer holds.
+    """Another caller was first: the state that the call expected no longer holds.
 
-    `actual` is the value found instead of the expected one, `winner` the id of the write that got there first
-    (one's own id means that an earlier try succeeded); either is None where it has no meaning.
+    `actual` is the value found instead of the expected one. `winner` is the id of the write that got there first; the
+    caller's own id means that an earlier try succeeded. Either is None if it has no meaning.
 
     >>> error = Conflict("journal 'order-1' is at 4, not at 2: read on from 3 and decide again", actual=4)
     >>> error.actual
@@ -155,7 +153,7 @@ class Sealed(CordwoodError):
 
 
 class Trimmed(CordwoodError):
-    """What was asked for has been trimmed away; `start` is the first offset that is still kept.
+    """The requested offset was trimmed; `start` is the first offset that is still kept.
 
     >>> error = Trimmed("events/0 was trimmed before 100, and offset 7 asked for: read from 100", start=100)
     >>> error.start
@@ -179,7 +177,7 @@ class TooLarge(CordwoodError):
 
 
 class Corrupt(CordwoodError):
-    """Stored bytes are not what was written: a checksum or a format is wrong.
+    """Stored bytes differ from those that were written: a checksum or a format is wrong.
 
     >>> raise Corrupt("plog 12 at byte 8192: CRC is 0x1f, not 0x2e: restore a copy, or trim past it")
     Traceback (most recent call last):
@@ -190,7 +188,7 @@ class Corrupt(CordwoodError):
 class Unavailable(CordwoodError):
     """It cannot be done here or now: the folder has another writer, a server is away, the object is closed.
 
-    `reason` is one word for it. Of a folder that is `"busy"`, `pid` is the process that writes it, if that is known.
+    `reason` is one word for it. For a `"busy"` folder, `pid` is the process that writes it, if that is known.
 
     >>> error = Unavailable("the folder is written by process 4711: stop it, or wait", reason="busy", pid=4711)
     >>> error.reason, error.pid, error.retryable
@@ -216,7 +214,7 @@ class Unavailable(CordwoodError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later: by the reason, and never where a write may have succeeded.
+        """Whether the same call may succeed later: by the reason, and never if a write may have succeeded.
 
         >>> Unavailable("no room", reason="full", outcome="not_written").retryable
         True
@@ -225,7 +223,7 @@ class Unavailable(CordwoodError):
 
 
 class Timeout(CordwoodError, TimeoutError):
-    """The time given for the call is over; of a write, `outcome` says whether it may still become durable.
+    """The call exceeded its time; for a write, `outcome` tells whether it may still become durable.
 
     >>> error = Timeout("append to events/0 took more than 30 s: read its end to see", outcome="unknown")
     >>> isinstance(error, TimeoutError), error.outcome

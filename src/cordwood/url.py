@@ -1,4 +1,4 @@
-"""Where a connection goes: the url of `connect`, taken apart and checked.
+"""The target of a connection: the url of `connect`, parsed and checked.
 
     file:./data  file:/abs/data  file:///abs/data    a folder; a path object means the same
     kafka://b1:9092,b2:9092?name=value               brokers and librdkafka settings
@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from cordwood.errors import InvalidInput, Unavailable, reason_of
 
 ALLOWED = "file:FOLDER, kafka://HOST:PORT,…?NAME=VALUE&…, plog://HOST:PORT,…/CLUSTER or a path object"
-KAFKA_PORT = 9092  # what librdkafka takes for a broker without a port
+KAFKA_PORT = 9092  # librdkafka's port for a broker without one
 NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
@@ -86,9 +86,9 @@ Url: TypeAlias = FileUrl | KafkaUrl | PlogUrl
 
 
 def parse_url(url: str | os.PathLike[str], config: Mapping[str, str] = NO_CONFIG) -> Url:
-    """Take `url` apart, with the settings of `config` added; InvalidInput says what is wrong with it.
+    """Parse `url`, and add the settings of `config`; InvalidInput names the mistake.
 
-    `Unavailable` where a relative path leads nowhere: the current folder was removed.
+    `Unavailable` if a relative path has no base: the current folder was removed.
 
     >>> parse_url("kafka://b1:9092,b2?client.id=me", {"sasl.password": "x"})
     KafkaUrl(servers=('b1:9092', 'b2:9092'), config={'client.id': 'me', 'sasl.password': '***'})
@@ -159,7 +159,7 @@ def _file_url(url: str, rest: str) -> FileUrl:
     if not rest:
         raise _wrong(url, "the path is missing: write file:./data")
     if rest == "~" or rest.startswith("~/"):
-        # A shell does not expand it behind "file:", and a folder called ~ is better not made by mistake, or removed.
+        # A shell does not expand it after "file:", and a folder named ~ should not be created, or removed, by mistake.
         raise _wrong(url, "'~' is not the home folder here: write its path, or file:./~ for a folder of that name")
     return _folder(url, os.fsdecode(_unescape(url, rest)))
 
@@ -305,7 +305,7 @@ def _mask_query(query: str) -> str:
     hiding = False
     for setting in query.split("&"):
         name, equals, _ = setting.partition("=")
-        # What has no "=" may be the rest of a secret that holds an unescaped "&".
+        # A part without "=" may be the rest of a secret that has an unescaped "&".
         hiding = is_secret(unquote(name)) or (hiding and not equals)
         shown.append((f"{name}={_MASK}" if equals else _MASK) if hiding else setting)
     return "&".join(shown)
