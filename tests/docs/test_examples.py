@@ -77,7 +77,8 @@ def test_the_readme_says_what_installing_brings_and_which_extras_there_are() -> 
 
 
 def test_links_lead_somewhere() -> None:
-    for name in [*PAGES, "ARCHITECTURE.md", *(f"docs/formats/{p.name}" for p in (ROOT / "docs/formats").glob("*.md"))]:
+    inner = [str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*/*.md")]
+    for name in [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *inner]:
         for target in re.findall(r"\]\(([^)#]+)\)", page(name)):
             if "://" not in target:
                 assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"

@@ -51,7 +51,7 @@ A first walk:
   cordwood log trim events --before 2           forget what is below offset 2
   cordwood topics                               what there is
 
-  cordwood wal write metrics 7 42 a b           two logs of table 42 in region 7 of a write-ahead log
+  cordwood wal write metrics 7 42 a b           two entries of table 42 in region 7 of a write-ahead log
   cordwood wal replay metrics 7                 show the logs of all its tables
 
 Where: --url file:FOLDER or --url kafka://HOST:PORT, else $CORDWOOD_URL, else file:./cordwood-data.
