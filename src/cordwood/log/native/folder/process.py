@@ -140,6 +140,8 @@ class FolderOpenForWriting(_OpenFolder):
         # A dedicated thread delivers timeouts. It takes no lock that is held during I/O.
         self._expiry = Timer("cordwood-expire")
         self._timer = Timer("cordwood-timer")
+        # A commit waits for acks, which may wait for `catch_up`: it must not hold up the timer.
+        self._commit_timer = Timer("cordwood-commit")
         self.staged = StagedCommits(disk, clock, self._workers, coordinator, self._engine)
         self._unfinished: CordwoodError | None = None
         try:
@@ -199,7 +201,7 @@ class FolderOpenForWriting(_OpenFolder):
         except Unavailable as error:
             # Mostly a full disk: a trim, or the deletion of a topic, must still be able to make room.
             self._unfinished = error
-            self._timer.every(_UNFINISHED_SECONDS, self._finish_again)
+            self._commit_timer.every(_UNFINISHED_SECONDS, self._finish_again)
 
     def _finish_again(self) -> None:
         if self._unfinished is None:
@@ -229,7 +231,8 @@ class FolderOpenForWriting(_OpenFolder):
             )
 
     def _end(self, finished: threading.Event) -> None:
-        for job in (self._engine.give_space_back, self._engine.enforce_retention, self._finish_again):
+        self._commit_timer.close()
+        for job in (self._engine.give_space_back, self._engine.enforce_retention):
             self._timer.cancel(job)
         self._engine.close(lambda: self._let_go(finished))
 
