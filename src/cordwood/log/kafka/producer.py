@@ -324,7 +324,9 @@ class Sender:
             append.error = Unavailable(
                 f"{append.name}: the connection was closed before it", outcome="not_written", reason="closed"
             )
-        self._queue.clear()
+        with self._lock:
+            while self._queue:
+                self._take_oldest()
         deliver(unsent)
         self._close_producer()
 
