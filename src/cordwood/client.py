@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from cordwood.errors import Conflict, CordwoodError, InvalidInput, Unavailable
-from cordwood.log import Engine, Log, TopicInfo
+from cordwood.journal import Journal
+from cordwood.journal.opening import journal_config
+from cordwood.log import Engine, Follow, Log, PartitionsReader, Starts, TopicInfo
 from cordwood.log.arguments import checked_timeout
 from cordwood.log.calls.outcome import change
 from cordwood.log.engines import load
@@ -97,7 +99,7 @@ class Connecting:
 
 
 class Client:
-    """A connection: topics, logs and write-ahead logs.
+    """A connection: topics, logs, write-ahead logs and journals.
 
     ```python
     async with cordwood.connect("file:./data") as cw:
@@ -111,6 +113,7 @@ class Client:
         self._timeout = timeout
         self._closed = False
         self._regions: weakref.WeakSet[Region] = weakref.WeakSet()
+        self._journals: set[Journal] = set()
         self.read_only = read_only
 
     @property
@@ -214,6 +217,40 @@ class Client:
         name = checked_topic_name(topic)
         return self._engine.log(name, checked_partition(name, partition), timeout=self._timeout)
 
+    def read(
+        self,
+        topic: str,
+        start: Starts = "first",
+        stop: Mapping[int, int] | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> PartitionsReader:
+        """Read several partitions of a topic at once, each in its offset order; `batch.partition` names it.
+
+        `start` has the first offset of each partition to read. `"first"` and `"end"` mean all partitions, from the
+        first kept offset, or from the end at the call. `stop` has the offsets before which partitions end. Without
+        `stop` and `follow`, each partition ends where it ended at the call. The rest is as in `Log.read`: at the first
+        step, a start below the first kept offset raises `Trimmed`, and one beyond the end `InvalidInput`, unless
+        `follow="wait"` waits for it; `topic_id` raises `Conflict` if the topic was deleted and created again since.
+
+        All partitions share one memory limit, on Kafka also one client.
+
+        ```python
+        async with cw.read("events", start={0: 10, 1: 7}, follow="wait", topic_id=info.id) as reader:
+            async for batch in reader:
+                print(batch.partition, batch.offsets, batch.values[0])
+        ```
+        """
+        self._check_open()
+        return self._engine.read(
+            checked_topic_name(topic),
+            start,
+            stop=stop,
+            follow=follow,
+            topic_id=topic_id,
+            timeout=self._timeout,
+        )
+
     def wal(
         self,
         name: str,
@@ -251,6 +288,56 @@ class Client:
             on_flush_needed=on_flush_needed,
         )
 
+    def journal(
+        self,
+        topic: str,
+        *,
+        store: str | None = None,
+        store_config: Mapping[str, str] = NO_CONFIG,
+        partitions: int = 4,
+        fence: str | None = None,
+        replicate: bool | None = None,
+        single_writer: bool = False,
+        keep: timedelta | None = timedelta(days=1),
+        segment_size: int = 10_000,
+        head_bytes_max: int = 64 << 20,
+    ) -> Journal:
+        """The journals of a topic: the events of many entities, replicated to an event store. No I/O.
+
+        In a folder the store is `<folder>/store.db`, and a replicator of this process keeps it up to date. Elsewhere
+        `store` must be named: `"sqlite:PATH"`. The first use creates the topic, with so many partitions, and binds it
+        to the store. `keep` is how long the log keeps records that are replicated; None: the replicator never trims.
+        `single_writer=True` shares the topic with Scala programs.
+
+        ```python
+        journal = cw.journal("orders")
+        await journal.append("order-1", [Event.json({"item": "tea"})])
+        ```
+        """
+        self._check_open()
+        return Journal(
+            self._engine,
+            checked_topic_name(topic),
+            journal_config(
+                self._url,
+                store=store,
+                store_config=store_config,
+                partitions=partitions,
+                fence=fence,
+                replicate=replicate,
+                single_writer=single_writer,
+                keep=keep,
+                segment_size=segment_size,
+                head_bytes_max=head_bytes_max,
+                read_only=self.read_only,
+            ),
+            timeout=self._timeout,
+            read_only=self.read_only,
+            check=self._check_open,
+            on_open=self._journals.add,
+            on_close=self._journals.discard,
+        )
+
     async def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does: {partition: offsets}.
 
@@ -286,8 +373,11 @@ class Client:
         if not self._closed:
             self._closed = True
             try:
-                # At once: each leaves a snapshot, and none waits for the others' logs.
-                await asyncio.gather(*(region.close() for region in list(self._regions)))
+                # At once: each region leaves a snapshot, and none waits for the others' logs.
+                await asyncio.gather(
+                    *(region.close() for region in list(self._regions)),
+                    *(journal.close() for journal in list(self._journals)),
+                )
             finally:
                 await self._engine.close(timeout=self._timeout)
 

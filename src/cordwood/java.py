@@ -1,4 +1,4 @@
-"""Whether this machine has the Java that Spark and Kafka need; also a script, for `make`: it says what is missing.
+"""Whether this machine has the Java that Spark and Kafka need; also a script, for `make`: it names the missing part.
 
 Standard library only: `make` runs it before anything is installed.
 """
@@ -22,7 +22,7 @@ def java_command() -> str | None:
 
 
 def java_problem(user: str) -> str | None:
-    """What is wrong with the Java that `user` would start, in one line; None if nothing is.
+    """The problem with the Java that `user` would start, in one line; None if there is none.
 
     ```python
     if problem := java_problem("Spark"):

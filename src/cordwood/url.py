@@ -217,7 +217,7 @@ def _servers(url: str, address: str, default_port: int | None) -> tuple[tuple[st
 def _server(url: str, server: str, default_port: int | None) -> str:
     found = _SERVER.fullmatch(server)
     if found is None:
-        raise _wrong(url, "each server is HOST:PORT, and a comma stands between two of them")
+        raise _wrong(url, "each server is HOST:PORT, and a comma separates two of them")
     port = int(found["port"]) if found["port"] else default_port
     if port is None:
         raise _wrong(url, f"the server {found['host']!r} has no port: write {found['host']}:PORT")

@@ -1,6 +1,8 @@
 """Checks of the arguments of a log, the same on every engine: whole numbers, points and spans of time."""
 
+import itertools
 import operator
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 
@@ -47,6 +49,45 @@ def checked_range(start: int | None, stop: int | None) -> tuple[int | None, int 
     return _checked_offset("start", start), _checked_offset("stop", stop)
 
 
+def checked_starts(start: Mapping[int, int] | str) -> Mapping[int, int] | None:
+    """The first offset of each partition that a `cw.read` names; None if it names "first" or "end": all partitions.
+
+    >>> checked_starts({0: 10, 1: 7}), checked_starts("first")
+    ({0: 10, 1: 7}, None)
+    """
+    if isinstance(start, str):
+        if start not in ("first", "end"):
+            raise InvalidInput(f'start is {start!r}: it is "first", "end", or an offset for each partition')
+        return None
+    return _checked_offsets("start", start)
+
+
+def checked_stops(stop: Mapping[int, int] | None, starts: Mapping[int, int] | None) -> Mapping[int, int]:
+    """The offset before which each partition of a `cw.read` ends, where it has one.
+
+    >>> checked_stops({0: 20}, {0: 10, 1: 7}), checked_stops(None, None)
+    ({0: 20}, {})
+    """
+    stops = {} if stop is None else _checked_offsets("stop", stop)
+    for partition in stops:
+        if starts is not None and partition not in starts:
+            raise InvalidInput(f"stop names partition {partition}, and start does not: {sorted(starts)}")
+    return stops
+
+
+def checked_known(offsets: Sequence[int]) -> list[int]:
+    """The offsets of a `fetch`: each is higher than the one before.
+
+    >>> checked_known(range(3))
+    [0, 1, 2]
+    """
+    known = [_checked_whole("offset", offset) for offset in offsets]
+    for one, following in itertools.pairwise(known):
+        if following <= one:
+            raise InvalidInput(f"offset {following} follows {one}: each offset must be higher than the one before")
+    return known
+
+
 def checked_follow(follow: bool | str) -> None:
     """Refuse a value that is neither True, False nor "wait".
 
@@ -91,9 +132,21 @@ def milliseconds_at(when: datetime) -> int:
 
 
 def _checked_offset(what: str, value: int | None) -> int | None:
-    if value is None:
-        return None
+    return None if value is None else _checked_whole(what, value)
+
+
+def _checked_whole(what: str, value: int) -> int:
     offset = whole_number(what, value)
     if offset < 0:
         raise InvalidInput(f"{what} is {offset}: offsets begin at 0")
     return offset
+
+
+def _checked_offsets(what: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"{what} is an offset for each partition, a mapping, not {type(offsets).__name__}")
+    checked = {whole_number("partition", partition): _checked_whole(what, at) for partition, at in offsets.items()}
+    for partition in checked:
+        if partition < 0:
+            raise InvalidInput(f"{what} names partition {partition}: partitions are numbered from 0")
+    return checked

@@ -7,12 +7,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
-from cordwood.records import Batch, StoredBatch
+from cordwood.records import Batch, StoredBatch, StoredRecord
 
 from .topics import TopicChange, TopicConfig
 
 Follow: TypeAlias = bool | Literal["wait"]
 """Whether a reader waits for new records; with `"wait"` it also waits until the log reaches its start."""
+
+Starts: TypeAlias = Mapping[int, int] | Literal["first", "end"]
+"""The first offset of each partition to read; or all partitions, from the first kept offset or from the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,51 @@ class Reader(ABC):
         await self.close()
 
 
+class PartitionsReader(Reader):
+    """Batches of several partitions of one topic, each in its offset order; `batch.partition` names the partition.
+
+    ```python
+    async with cw.read("events", start={0: 10, 1: 7}, follow=True) as reader:
+        async for batch in reader:
+            print(batch.partition, batch.offsets)
+    ```
+    It is used as a `Reader` is. Partitions that have records take turns, so a long one delays no other for long. An
+    error of one partition ends the whole reader.
+    """
+
+    @abstractmethod
+    def position(self, partition: int) -> int:
+        """One past the last offset that the reader has returned of this partition; its start if there is none yet.
+
+        At the end it also passes places without a record, such as the marks of transactions on Kafka. With `"first"`
+        or `"end"` as start, it is known once the reader has looked the partition up, in its first step.
+
+        ```python
+        positions = {partition: reader.position(partition) for partition in (0, 1)}
+        ```
+        """
+
+    @abstractmethod
+    def add(self, partition: int, start: int) -> None:
+        """Internal: a reader that follows also reads this partition from now on, up to no stop.
+
+        The next step raises if the partition does not exist, or not have `start`.
+
+        ```python
+        reader.add(2, start=40)
+        ```
+        """
+
+    @abstractmethod
+    def drop(self, partition: int) -> None:
+        """Internal: stop reading this partition; no batch of it is returned after this call.
+
+        ```python
+        reader.drop(2)
+        ```
+        """
+
+
 class Log(ABC):
     """One ordered sequence of records, named topic/partition. The constructor does no I/O.
 
@@ -125,6 +173,22 @@ class Log(ABC):
         async with log.read(start=10, follow="wait", topic_id=info.id) as reader:
             async for batch in reader:
                 print(batch.offsets, batch.values[0])
+        ```
+        """
+
+    @abstractmethod
+    async def fetch(
+        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+    ) -> list[StoredRecord]:
+        """Internal: the records at these increasing offsets, which a program knows, in order.
+
+        An offset without a record, such as the mark of a transaction on Kafka, is left out. One below the first kept
+        offset raises `Trimmed`. Offsets that the log has not reached are left out too, once the call has seen the end:
+        on Kafka a new leader may know a lower end for a moment. With `uncommitted` Kafka also returns records of open
+        transactions, whatever the url says.
+
+        ```python
+        first, second = await log.fetch([17, 40_000])
         ```
         """
 
@@ -186,6 +250,23 @@ class Engine(ABC):
     @abstractmethod
     def log(self, topic: str, partition: int, *, timeout: float) -> Log:
         """A log; no I/O. A missing topic raises at the first call on the log."""
+
+    @abstractmethod
+    def read(
+        self,
+        topic: str,
+        start: Starts,
+        *,
+        stop: Mapping[int, int] | None,
+        follow: Follow,
+        topic_id: str | None,
+        uncommitted: bool = False,
+        timeout: float,
+    ) -> PartitionsReader:
+        """Read several partitions of a topic; no I/O. A missing topic or partition raises at the first step.
+
+        `uncommitted` also returns records of open transactions on Kafka, whatever the url says.
+        """
 
     @abstractmethod
     async def close(self, *, timeout: float) -> None:

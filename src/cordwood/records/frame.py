@@ -203,6 +203,7 @@ def decode_frame(buffer: Buffer, at: int = 0, header: FrameHeader | None = None)
     flags, count = header.flags, header.record_count
     batch: StoredBatch = _new(StoredBatch)
     batch.offsets = range(header.first_offset, header.first_offset + count)
+    batch.partition = None
     batch._flags = flags
     batch._value_bytes = header.value_bytes
     batch._key_bytes = header.key_bytes

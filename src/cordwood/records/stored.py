@@ -31,10 +31,12 @@ class StoredBatch(Batch):
     (range(5, 7), [5, 6], 9)
     """
 
-    __slots__ = ("offsets",)
+    __slots__ = ("offsets", "partition")
 
     offsets: Sequence[int]
     """The place of each record in its log: a `range` when dense, else an increasing sequence of int."""
+    partition: int | None
+    """The partition of its topic; None if it was not read from a log."""
 
     @staticmethod
     def from_columns(
@@ -59,6 +61,7 @@ class StoredBatch(Batch):
         if isinstance(timestamps, int):
             stored._timestamps = checked_timestamps([timestamps], 1)[0]
         stored.offsets = offsets
+        stored.partition = None
         return stored
 
     @staticmethod
@@ -78,6 +81,7 @@ class StoredBatch(Batch):
         stored: StoredBatch = _new(StoredBatch)
         stored._take_rows(values, keys, headers, timestamps)
         stored.offsets = offsets
+        stored.partition = None
         return stored
 
     @property
@@ -111,6 +115,7 @@ class StoredBatch(Batch):
             part: StoredBatch = _new(StoredBatch)
             part._take_slice(self, index)
             part.offsets = self.offsets[index]
+            part.partition = self.partition
             return part
         value, key, headers, timestamp = super().__getitem__(index)
         assert timestamp is not None
@@ -125,6 +130,7 @@ class StoredBatch(Batch):
             stamps[0] if constant else array("q", stamps),
             keys,
             headers,
+            self.partition,
         )
 
     def __repr__(self) -> str:
@@ -141,8 +147,10 @@ def _unpickled(
     timestamps: Sequence[int] | int,
     keys: BinaryColumn | None,
     headers: HeaderColumn | None,
+    partition: int | None,
 ) -> StoredBatch:
     stored = StoredBatch.from_columns(offsets, values, timestamps=0, keys=keys, headers=headers)
+    stored.partition = partition
     # As they were read, which a caller could not always pass: a record on Kafka without a time has -1.
     if isinstance(timestamps, int):
         stored._timestamps = timestamps

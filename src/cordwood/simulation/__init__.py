@@ -1,8 +1,11 @@
-"""Simulated parts that fail more often than real ones, always in the same way for a seed: the engine's tests use them.
+"""Simulated parts that fail more often than real ones, always in the same way for a seed, for tests.
 
 `disk` replaces the machine's disk, `storage` holds its files, and `power` decides how much survives a power cut.
-`workers`, `clock` and `coordinator` are the rest of the engine's environment. `folder` runs the engine on all of them,
-and compares its data with the `ledger` of its promises.
+`workers`, `clock` and `coordinator` are the rest of the environment of the folder engine. `folder` runs that engine on
+all of them, and compares its data with the `ledger` of its promises.
 
-May import all of `cordwood.log.native`; nothing of the engine imports it.
+Three engines serve the tests of the layers above: `folder_engine` is a connection to a simulated folder, `memory` keeps
+logs in memory, and `faulty_log` makes the appends of any engine go wrong.
+
+May import everything up to `cordwood.client` and `cordwood.wal`; nothing of them imports it.
 """

@@ -1,8 +1,8 @@
 """The blocking twin: the same objects as those of `cordwood.connect`, for programs without an event loop.
 
 `portal` is the one loop thread of a process, and carries calls to it. `callbacks` runs functions of the application on
-other threads. `client`, `log`, `wal` and `reader` are the facade, written by hand so that editors and type checkers
-know every signature. A test keeps it equal to the async one. May import `client` and below.
+other threads. `client`, `log`, `wal`, `journal` and `reader` are the facade, written by hand so that editors and type
+checkers know every signature. A test keeps it equal to the async one. May import `client` and below.
 
 ```python
 with cordwood.sync.connect("file:./data") as cw:
@@ -12,8 +12,22 @@ with cordwood.sync.connect("file:./data") as cw:
 """
 
 from cordwood.sync.client import Client, connect
+from cordwood.sync.journal import EventReader, FollowReader, Journal, Recovered
 from cordwood.sync.log import Log
-from cordwood.sync.reader import Reader
+from cordwood.sync.reader import PartitionsReader, Reader
 from cordwood.sync.wal import Region, RegionReader, Wal
 
-__all__ = ["Client", "Log", "Reader", "Region", "RegionReader", "Wal", "connect"]
+__all__ = [
+    "Client",
+    "EventReader",
+    "FollowReader",
+    "Journal",
+    "Log",
+    "PartitionsReader",
+    "Reader",
+    "Recovered",
+    "Region",
+    "RegionReader",
+    "Wal",
+    "connect",
+]

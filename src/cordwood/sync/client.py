@@ -7,11 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from cordwood import client
-from cordwood.log import TopicInfo
+from cordwood.log import Follow, Starts, TopicInfo, interface
 from cordwood.log.topics import LEFT_OUT, LeftOut
 from cordwood.records import Batch
+from cordwood.sync.journal import Journal
 from cordwood.sync.log import Log
 from cordwood.sync.portal import Portal, portal
+from cordwood.sync.reader import PartitionsReader
 from cordwood.sync.wal import OnFlushNeeded, Wal, ask_on_a_thread
 from cordwood.url import NO_CONFIG
 
@@ -38,7 +40,7 @@ def connect(
 
 
 class Client:
-    """A connection: topics, logs and write-ahead logs. It may be used from several threads.
+    """A connection: topics, logs, write-ahead logs and journals. It may be used from several threads.
 
     ```python
     with cordwood.sync.connect("file:./data") as cw:
@@ -135,6 +137,31 @@ class Client:
         self._portal.check()
         return Log(self._client.log(topic, partition), self._portal)
 
+    def read(
+        self,
+        topic: str,
+        start: Starts = "first",
+        stop: Mapping[int, int] | None = None,
+        follow: Follow = False,
+        topic_id: str | None = None,
+    ) -> PartitionsReader:
+        """Read several partitions of a topic at once, each in its offset order; `batch.partition` names it.
+
+        `start` has the first offset of each partition to read. `"first"` and `"end"` mean all partitions, from the
+        first kept offset, or from the end at the call. `stop` has the offsets before which partitions end. Without
+        `stop` and `follow`, each partition ends where it ended at the call. The rest is as in `Log.read`.
+
+        All partitions share one memory limit, on Kafka also one client.
+
+        ```python
+        with cw.read("events", start={0: 10, 1: 7}) as reader:
+            for batch in reader:
+                print(batch.partition, batch.offsets, batch.values[0])
+        ```
+        """
+        reader = self._portal.call(self._read, topic, start, stop, follow, topic_id)
+        return PartitionsReader(reader, self._portal, follows=bool(follow))
+
     def wal(
         self,
         name: str,
@@ -169,6 +196,47 @@ class Client:
         )
         return Wal(wal, self._portal)
 
+    def journal(
+        self,
+        topic: str,
+        *,
+        store: str | None = None,
+        store_config: Mapping[str, str] = NO_CONFIG,
+        partitions: int = 4,
+        fence: str | None = None,
+        replicate: bool | None = None,
+        single_writer: bool = False,
+        keep: timedelta | None = timedelta(days=1),
+        segment_size: int = 10_000,
+        head_bytes_max: int = 64 << 20,
+    ) -> Journal:
+        """The journals of a topic: the events of many entities, replicated to an event store. No I/O.
+
+        In a folder the store is `<folder>/store.db`, and a replicator of this process keeps it up to date. Elsewhere
+        `store` must be named: `"sqlite:PATH"`. The first use creates the topic, with so many partitions, and binds it
+        to the store. `keep` is how long the log keeps records that are replicated; None: the replicator never trims.
+        `single_writer=True` shares the topic with Scala programs.
+
+        ```python
+        journal = cw.journal("orders")
+        journal.append("order-1", [Event.json({"item": "tea"})])
+        ```
+        """
+        self._portal.check()
+        journal = self._client.journal(
+            topic,
+            store=store,
+            store_config=store_config,
+            partitions=partitions,
+            fence=fence,
+            replicate=replicate,
+            single_writer=single_writer,
+            keep=keep,
+            segment_size=segment_size,
+            head_bytes_max=head_bytes_max,
+        )
+        return Journal(journal, self._portal)
+
     def append(self, topic: str, batch: Batch, *, timeout: float | None = None) -> dict[int, Sequence[int]]:
         """Append each record to the partition that its key decides, as Kafka's Java client does.
 
@@ -189,6 +257,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    async def _read(
+        self, topic: str, start: Starts, stop: Mapping[int, int] | None, follow: Follow, topic_id: str | None
+    ) -> interface.PartitionsReader:
+        # On the loop, since an engine may bind a reader to the loop that opens it.
+        return self._client.read(topic, start, stop, follow, topic_id)
 
     def __repr__(self) -> str:
         return f"<cordwood.sync.Client of {self._client!r}>"

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from cordwood import log
 from cordwood.log import Follow
-from cordwood.records import Batch
+from cordwood.records import Batch, StoredRecord
 from cordwood.sync.portal import Portal
 from cordwood.sync.reader import Reader
 
@@ -72,6 +72,20 @@ class Log:
         """
         reader = self._portal.call(self._read, start, stop, follow, topic_id)
         return Reader(reader, self._portal, follows=bool(follow))
+
+    def fetch(
+        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+    ) -> list[StoredRecord]:
+        """Internal: the records at these increasing offsets, which a program knows, in order.
+
+        Offsets without a record, and those that the log has not reached, are left out. One below the first kept offset
+        raises `Trimmed`. With `uncommitted` Kafka also returns records of open transactions, whatever the url says.
+
+        ```python
+        first, second = log.fetch([17, 40_000])
+        ```
+        """
+        return self._portal.call(self._log.fetch, offsets, uncommitted=uncommitted, timeout=timeout)
 
     def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         """The first kept offset, and one past the last."""

@@ -35,7 +35,7 @@ class Portal:
         except RuntimeError as error:
             self._loop.close()
             raise Unavailable(
-                f"cordwood.sync needs a thread, and none can be had: {error}", outcome="not_written", reason="failed"
+                f"cordwood.sync needs a thread, and none starts: {error}", outcome="not_written", reason="failed"
             ) from error
 
     @property

@@ -6,8 +6,10 @@ Lock: a thread holds `_turn` while it waits for the next batch: threads that sha
 import asyncio
 import weakref
 from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from cordwood import log
 from cordwood.errors import Unavailable
@@ -58,15 +60,76 @@ class Reader:
         self.close()
 
 
-class Weighed(Protocol):
-    """An object that crosses threads: it knows its bytes, which limit a chunk."""
+class PartitionsReader(Reader):
+    """Batches of several partitions of one topic, each in its offset order; `batch.partition` names the partition.
 
-    @property
-    def weight(self) -> int: ...
+    ```python
+    with cw.read("events", start={0: 10, 1: 7}, follow=True) as reader:
+        for batch in reader:
+            print(batch.partition, batch.offsets)
+    ```
+    It is used as a `Reader` is. Partitions that have records take turns, so a long one delays no other for long. An
+    error of one partition ends the whole reader.
+    """
+
+    def __init__(self, reader: log.PartitionsReader, through: Portal, *, follows: bool = False) -> None:
+        super().__init__(reader, through, follows=follows)
+        self._reader = reader
+        self._portal = through
+        self._positions: dict[int, int] = {}
+
+    def __next__(self) -> StoredBatch:
+        batch = super().__next__()
+        assert batch.partition is not None
+        self._positions[batch.partition] = batch.offsets[-1] + 1
+        return batch
+
+    def position(self, partition: int) -> int:
+        """One past the last offset that the reader has returned of this partition; its start if there is none yet.
+
+        At the end it also passes places without a record, such as the marks of transactions on Kafka. With `"first"`
+        or `"end"` as start, it is known once the reader has looked the partition up, in its first step.
+        """
+        return self._portal.call(self._position, partition)
+
+    def add(self, partition: int, start: int) -> None:
+        """Internal: a reader that follows also reads this partition from now on, up to no stop.
+
+        The next step raises if the partition does not exist, or not have `start`.
+        """
+        self._portal.call(self._add, partition, start)
+
+    def drop(self, partition: int) -> None:
+        """Internal: stop reading this partition; no batch of it is returned after this call."""
+        self._portal.call(self._drop, partition)
+
+    # On the loop, which is the only one that changes the batches that have crossed.
+
+    async def _position(self, partition: int) -> int:
+        ready = [batch for batch in self._crossing.ready if batch.partition == partition]
+        if not ready:
+            return self._reader.position(partition)
+        return self._positions.get(partition, ready[0].offsets[0])
+
+    async def _add(self, partition: int, start: int) -> None:
+        self._positions.pop(partition, None)
+        self._reader.add(partition, start)
+
+    async def _drop(self, partition: int) -> None:
+        self._reader.drop(partition)
+        for batch in [batch for batch in self._crossing.ready if batch.partition == partition]:
+            with suppress(ValueError):  # another thread has just taken it
+                self._crossing.ready.remove(batch)
 
 
-T = TypeVar("T", bound=Weighed)
-T_co = TypeVar("T_co", bound=Weighed, covariant=True)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+def weight_of(batch: Any) -> int:
+    """The bytes of a batch, which limit a chunk."""
+    size: int = batch.weight
+    return size
 
 
 class AsyncReader(Protocol[T_co]):
@@ -78,18 +141,35 @@ class AsyncReader(Protocol[T_co]):
 
 
 class Crossing(Generic[T]):
-    """Carries batches from a reader on the loop to the threads that iterate its twin, `owner`."""
+    """Carries batches, or other items, from a reader on the loop to the threads that iterate its twin, `owner`.
 
-    def __init__(self, owner: object, reader: AsyncReader[T], through: Portal, *, follows: bool = False) -> None:
+    `weigh` gives the bytes of an item, and `items_max` limits a chunk besides its bytes.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        reader: AsyncReader[T],
+        through: Portal,
+        *,
+        follows: bool = False,
+        weigh: Callable[[T], int] = weight_of,
+        items_max: int = CHUNK_BATCHES_MAX,
+    ) -> None:
         self._portal = through
         self._follows = follows
-        self._ahead = _ReadAhead(reader)
+        self._ahead = _ReadAhead(reader, weigh, items_max)
         self._turn = new_lock("sync.reader")
         dropped = weakref.finalize(owner, through.call_later, self._ahead.close)
         dropped.atexit = False  # at exit the portal ends, with everything in it
 
     def __repr__(self) -> str:
         return repr(self._ahead.reader)
+
+    @property
+    def ready(self) -> deque[T]:
+        """The batches that have crossed, and that no thread has taken yet."""
+        return self._ahead.ready
 
     def next(self) -> T:
         try:
@@ -130,9 +210,11 @@ class _ReadAhead(Generic[T]):
     an error once and continue after it.
     """
 
-    def __init__(self, reader: AsyncReader[T]) -> None:
+    def __init__(self, reader: AsyncReader[T], weigh: Callable[[T], int], items_max: int) -> None:
         self.ready: deque[T] = deque()
         self.reader = reader
+        self._weigh = weigh
+        self._items_max = items_max
         self._ended = False
         self.error: Exception | None = None
         self._news = asyncio.Event()
@@ -160,14 +242,14 @@ class _ReadAhead(Generic[T]):
         # One task for many batches: ready ones come without a turn of the loop.
         count = size = 0
         try:
-            while count < CHUNK_BATCHES_MAX and size < CHUNK_BYTES_MAX:
+            while count < self._items_max and size < CHUNK_BYTES_MAX:
                 batch = await self.reader.__anext__()
                 if self._ended:
                     return
                 self.ready.append(batch)
                 self._news.set()
                 count += 1
-                size += batch.weight
+                size += self._weigh(batch)
         except StopAsyncIteration:
             self._ended = True
         except Exception as error:
@@ -176,3 +258,28 @@ class _ReadAhead(Generic[T]):
         finally:
             self._pulling = None
             self._news.set()
+
+
+class GeneratorReader(Generic[T]):
+    """An async generator as a reader: a close also ends a step that waits."""
+
+    def __init__(self, generator: AsyncGenerator[T, None]) -> None:
+        self._generator = generator
+        self._stepping: asyncio.Task[Any] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._generator)
+
+    async def __anext__(self) -> T:
+        self._stepping = asyncio.current_task()
+        try:
+            return await anext(self._generator)
+        finally:
+            self._stepping = None
+
+    async def close(self) -> None:
+        """Close the generator; a step that waits is cancelled first, since a running generator refuses a close."""
+        if self._stepping is not None:
+            self._stepping.cancel()
+            await asyncio.wait([self._stepping])
+        await self._generator.aclose()

@@ -1,8 +1,8 @@
-"""The conformance tests of every engine of logs: subclass `LogConformance` in a test file, and pytest runs them.
+"""The conformance tests of every engine of logs and of every event store: subclass one, and pytest runs them.
 
 `under_test` has the properties that an engine declares; each other module is one theme, and `conformance` combines
-them. The suite needs pytest and pytest-asyncio (auto mode): `pip install 'cordwood[testing]'`. The servers in
-`cordwood.testing.kafka` do not. Imports `sync`, `client` and below.
+them. `store` has the same for event stores. The suites need pytest and pytest-asyncio (auto mode): `pip install
+'cordwood[testing]'`. The servers in `cordwood.testing.kafka` do not. Imports `sync`, `client` and below.
 
 ```python
 class TestMyEngine(LogConformance):
@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cordwood.testing.conformance import LogConformance as LogConformance
-    from cordwood.testing.under_test import promised as promised
+    from cordwood.testing.promises import promised as promised
+    from cordwood.testing.store.conformance import EventStoreConformance as EventStoreConformance
 
-__all__ = ["LogConformance", "promised"]
+__all__ = ["EventStoreConformance", "LogConformance", "promised"]
 
-_MODULES = {"LogConformance": "conformance", "promised": "under_test"}
+_MODULES = {
+    "EventStoreConformance": "store.conformance",
+    "LogConformance": "conformance",
+    "promised": "promises",
+}
 _THEMES = (
     "appending",
     "concurrency",
@@ -33,6 +38,21 @@ _THEMES = (
     "topics",
     "trimming",
     "twin",
+)
+_STORE_THEMES = (
+    "bindings",
+    "closing",
+    "concurrency",
+    "dead_letters",
+    "guard",
+    "journals",
+    "netting",
+    "pages",
+    "purging",
+    "read_only",
+    "scans",
+    "snapshots",
+    "topics",
 )
 
 
@@ -47,7 +67,10 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     # Before the modules are imported: else a failed `assert` in them says nothing but its line.
-    pytest.register_assert_rewrite(*(f"cordwood.testing.{theme}" for theme in ("under_test", *_THEMES)))
+    pytest.register_assert_rewrite(
+        *(f"cordwood.testing.{theme}" for theme in ("under_test", *_THEMES)),
+        *(f"cordwood.testing.store.{theme}" for theme in ("under_test", *_STORE_THEMES)),
+    )
     value = getattr(import_module(f"cordwood.testing.{_MODULES[name]}"), name)
     globals()[name] = value  # found without this function from now on
     return value

@@ -173,7 +173,7 @@ class Appending(UnderTest):
         assert await log.append(Batch.of(numbered(1)), expected=2) == range(2, 3)
 
     @promised("expected_offsets")
-    async def test_an_append_at_another_offset_is_a_conflict_that_names_the_actual_one(self, log: Log) -> None:
+    async def test_an_append_at_another_offset_is_a_conflict_with_the_actual_one(self, log: Log) -> None:
         await log.append(Batch.of(numbered(3)))
         for wrong in (0, 2, 4, 100):
             with raises_as_write(Conflict, "not_written") as caught:

@@ -73,7 +73,7 @@ class Outcomes(UnderTest):
             await self.check_outcomes(log, {**outcomes, b"last": last})
 
     @promised("expected_offsets")
-    async def test_after_a_cancelled_append_its_offset_is_taken_or_free_and_never_both(self, log: Log) -> None:
+    async def test_the_offset_of_a_cancelled_append_is_taken_or_free(self, log: Log) -> None:
         for turn in range(20):
             at = (await log.bounds())[1]
             task = asyncio.ensure_future(log.append(Batch.of([b"cancelled"]), expected=at))
@@ -154,9 +154,7 @@ class Outcomes(UnderTest):
         await self.check_outcomes(log, {**dict(zip(values, results, strict=True)), b"last": last})
 
     @promised("reopens")
-    async def test_appends_under_way_when_the_last_connection_closes_are_written_or_told(
-        self, url: str, topic: str
-    ) -> None:
+    async def test_appends_during_the_last_close_are_written_or_raise(self, url: str, topic: str) -> None:
         values = [b"%d" % index for index in range(100)]
         async with self.connect(url) as cw:
             await cw.create_topic(topic)

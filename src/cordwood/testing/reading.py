@@ -57,9 +57,7 @@ class Reading(UnderTest):
         assert await records_of(log.read(offsets[1], offsets[3])) == whole[1:3]
         assert await records_of(log.read(offsets[2])) == whole[2:]
 
-    async def test_without_a_start_it_begins_at_the_first_and_without_a_stop_it_goes_to_the_end(
-        self, log: Log, thirty: list[int]
-    ) -> None:
+    async def test_without_a_start_and_a_stop_a_read_is_of_the_whole_log(self, log: Log, thirty: list[int]) -> None:
         assert await values_of(log, None, thirty[4]) == numbered(4)
         assert await values_of(log, thirty[26]) == numbered(30)[26:]
         assert await values_of(log) == numbered(30)
@@ -144,9 +142,9 @@ class Reading(UnderTest):
         reading = asyncio.ensure_future(read_slowly())
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert len(late) < 6, "more than what was read at once"
+        assert len(late) < 6, "more than one step reads"
 
-    async def test_two_tasks_share_a_reader_each_batch_goes_to_one_of_them_and_both_end(
+    async def test_two_tasks_share_a_reader_and_each_batch_goes_to_one_of_them(
         self, log: Log, thirty: list[int]
     ) -> None:
         for _ in range(8):

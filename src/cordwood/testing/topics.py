@@ -166,9 +166,7 @@ class Topics(UnderTest):
         with pytest.raises(TypeError):
             await cw.create_topic(7)  # type: ignore[arg-type]  # tested on purpose
 
-    async def test_a_topic_has_at_least_one_partition_and_copy_and_a_retention_above_0(
-        self, cw: Client, topic: str
-    ) -> None:
+    async def test_partitions_replicas_and_retention_of_a_topic_are_positive(self, cw: Client, topic: str) -> None:
         wrong: list[dict[str, Any]] = [
             {"partitions": 0},
             {"partitions": -1},
@@ -204,6 +202,9 @@ class Topics(UnderTest):
         for call in (cw.topic, cw.delete_topic):
             with pytest.raises(NotFound):
                 await call(topic)
+        with pytest.raises(NotFound) as caught:
+            await cw.delete_topic(topic)
+        assert "create" not in str(caught.value), "an error never suggests to create what was to be deleted"
         with raises_as_write(NotFound, "not_written"):
             await cw.append(topic, Batch.of([b"x"]))
         await self.check_missing(cw.log(topic))

@@ -165,3 +165,44 @@ class Twin(UnderTest):
             twin.log(log.topic).append(Batch.of([b"x"]))
             assert values_in(twin.log(log.topic)) == [b"x"]
         assert await values_of(log) == [b"x"]
+
+    def test_a_blocking_read_of_several_partitions_is_that_of_the_async_one(
+        self, blocking: sync.Client, topic: str
+    ) -> None:
+        info = blocking.create_topic(topic, partitions=3)
+        offsets = {
+            partition: list(blocking.log(topic, partition).append(Batch.of(numbered(50, f"{partition}-"))))
+            for partition in range(3)
+        }
+        found: dict[int, list[bytes | None]] = {partition: [] for partition in range(3)}
+        with blocking.read(topic, topic_id=info.id) as reader:
+            for batch in reader:
+                assert batch.partition is not None
+                found[batch.partition] += batch.values
+                assert reader.position(batch.partition) == batch.offsets[-1] + 1
+        assert found == {partition: numbered(50, f"{partition}-") for partition in range(3)}
+        starts = {0: offsets[0][-1], 1: offsets[1][0]}
+        with blocking.read(topic, starts, {0: offsets[0][-1] + 1, 1: offsets[1][2]}, follow="wait") as reader:
+            read = sorted((batch.partition or 0, value) for batch in reader for value in batch.values)
+        assert read == [(0, b"0-49"), (1, b"1-0"), (1, b"1-1")]
+        with pytest.raises(Conflict), blocking.read(topic, topic_id=f"{info.id}0") as reader:
+            next(reader)
+        with pytest.raises(InvalidInput):
+            blocking.read(topic, "last")  # type: ignore[arg-type]  # tested on purpose
+
+    def test_a_blocking_reader_of_several_takes_and_drops_partitions(self, blocking: sync.Client, topic: str) -> None:
+        blocking.create_topic(topic, partitions=2)
+        log = blocking.log(topic, 1)
+        with blocking.read(topic, {0: 0}, follow=True) as reader:
+            assert reader.position(0) == 0
+            offsets = log.append(Batch.of(numbered(3)))
+            reader.add(1, offsets[1])
+            assert next(reader).values[0] == b"1"
+            reader.drop(1)
+            log.append(Batch.of([b"of no interest"]))
+            blocking.log(topic, 0).append(Batch.of([b"news"]))
+            assert list(next(reader).values) == [b"news"]
+
+    def test_a_blocking_fetch_gives_known_records(self, blocking_log: sync.Log) -> None:
+        offsets = blocking_log.append(Batch.of(numbered(10)))
+        assert [record.value for record in blocking_log.fetch([offsets[2], offsets[9]])] == [b"2", b"9"]

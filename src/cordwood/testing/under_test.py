@@ -1,9 +1,9 @@
 """The properties that an engine declares to the suite, and the fixtures of every test."""
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,31 +12,12 @@ from cordwood.client import Client
 from cordwood.errors import CordwoodError
 from cordwood.log import Log, Reader
 from cordwood.records import Batch, StoredRecord, frame_bytes
-
-Test = TypeVar("Test", bound=Callable[..., Any])
-
-
-def promised(promise: str) -> Callable[[Test], Test]:
-    """Mark a test that only holds for engines whose class attribute `promise` is true; others do not have it.
-
-    ```python
-    @promised("dense")
-    async def test_offsets_follow_each_other(self, log: Log) -> None: ...
-    ```
-    """
-
-    def mark(test: Test) -> Test:
-        test.promise = promise  # type: ignore[attr-defined]  # read by UnderTest alone
-        return test
-
-    return mark
+from cordwood.testing.promises import Promises
+from cordwood.testing.promises import promised as promised
 
 
-class UnderTest:
-    """The engine under test: its promises, how to connect to it, and the fixtures of all tests.
-
-    A subclass that does not keep a promise does not have its tests at all; they are not skipped.
-    """
+class UnderTest(Promises):
+    """The engine under test: its promises, how to connect to it, and the fixtures of all tests."""
 
     dense: ClassVar[bool] = True
     """Offsets follow each other without gaps; else they only increase."""
@@ -56,13 +37,6 @@ class UnderTest:
     """So many bytes of records do not fit into the first segment of a log."""
     topics_many: ClassVar[int] = 1000
     """With so many topics every call still ends in a bounded time."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        for name in dir(cls):
-            promise = getattr(getattr(cls, name), "promise", None)
-            if promise is not None and not getattr(cls, promise):
-                setattr(cls, name, None)
 
     @pytest.fixture
     def url(self) -> str:

@@ -54,7 +54,7 @@ class DaemonThreads(Executor):
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError as error:
             if not self._threads:  # else an existing thread takes the call later
-                raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
+                raise Unavailable(f"a call needs a thread, and none starts: {error}", reason="failed") from error
             return
         self._threads += 1
 
@@ -96,7 +96,7 @@ def in_a_thread(name: str, function: Callable[[], T]) -> "Future[T]":
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as error:
-        raise Unavailable(f"a call needs a thread, and none can be had: {error}", reason="failed") from error
+        raise Unavailable(f"a call needs a thread, and none starts: {error}", reason="failed") from error
     return future
 
 

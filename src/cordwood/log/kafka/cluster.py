@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
@@ -37,6 +38,11 @@ _BATCH_SLACK_BYTES = 1024
 _BATCH_BYTES_MIN = 1024
 
 Log = tuple[str, int]
+_ALL = -1
+"""In place of a partition: all partitions of the topic."""
+
+Bounds = dict[int, tuple[int, int]]
+"""By partition: the first kept offset, and one past the last."""
 
 
 class SharedCluster:
@@ -55,7 +61,7 @@ class SharedCluster:
         self.consumers = Consumers(settings)
         self.executor = DaemonThreads(_THREADS, "cordwood-kafka")
         self.reading: set[threading.Thread] = set()
-        self._looks: dict[Log, set[Future[tuple[int, int]]]] = {}
+        self._looks: dict[Log, set[Future[Bounds]]] = {}
         """Look-ups of log ends that are under way: they must not see an append that came later."""
         self._lock = new_lock("kafka.cluster")
         self._senders: dict[int, Sender] = {}
@@ -133,34 +139,39 @@ class SharedCluster:
                 sender = self._senders[batch_bytes] = Sender(self.settings, batch_bytes, self.forget)
             return sender
 
-    def look_at_end(self, topic: str, partition: int) -> "Future[tuple[int, int]]":
-        """Look up the bounds of a log as of now; later appends of this process wait for the result."""
-        log = (topic, partition)
+    def look_at_ends(
+        self, topic: str, partitions: Iterable[int] | None, *, uncommitted: bool = False
+    ) -> "Future[Bounds]":
+        """Look up the bounds of logs as of now, by default of all; later appends of this process wait for that."""
         deadline = time.monotonic() + self.settings.timeout
+        logs = [(topic, _ALL)] if partitions is None else [(topic, partition) for partition in partitions]
+        chosen = None if partitions is None else [partition for _, partition in logs]
 
-        def bounds() -> tuple[int, int]:
+        def bounds() -> Bounds:
             # The time that is left: look-ups may queue for a thread, and the last one has no more time than the first.
-            return self.offsets.bounds(topic, partition, deadline - time.monotonic())
+            return self.offsets.bounds_of(topic, chosen, deadline - time.monotonic(), uncommitted=uncommitted)
 
         asked = self.executor.submit(bounds)
         with self._lock:
-            self._looks.setdefault(log, set()).add(asked)
-        asked.add_done_callback(lambda _: self._on_end_found(log, asked))
+            for log in logs:
+                self._looks.setdefault(log, set()).add(asked)
+        asked.add_done_callback(lambda _: self._on_ends_found(logs, asked))
         return asked
 
-    def looks_at_end(self, log: Log) -> "list[Future[tuple[int, int]]]":
+    def looks_at_end(self, log: Log) -> "list[Future[Bounds]]":
         """The look-ups of a log's end that are under way; an append waits for them."""
         if not self._looks:  # without the lock: a caller that reads and then appends sees its own look-up
             return []
         with self._lock:  # look-ups end in other threads
-            return list(self._looks.get(log, ()))
+            return [*self._looks.get(log, ()), *self._looks.get((log[0], _ALL), ())]
 
-    def _on_end_found(self, log: Log, asked: "Future[tuple[int, int]]") -> None:
+    def _on_ends_found(self, logs: list[Log], asked: "Future[Bounds]") -> None:
         with self._lock:
-            if pending := self._looks.get(log):
-                pending.discard(asked)
-                if not pending:
-                    del self._looks[log]
+            for log in logs:
+                if pending := self._looks.get(log):
+                    pending.discard(asked)
+                    if not pending:
+                        del self._looks[log]
 
     def close(self, timeout: float) -> None:
         """Release one connection; the last one sends the queued appends and closes the clients. Blocks."""

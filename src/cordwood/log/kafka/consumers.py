@@ -7,9 +7,10 @@ from confluent_kafka import Consumer, KafkaError
 
 from cordwood.locks import new_lock
 
-from .settings import Settings
+from .settings import ClientKind, Settings
 
-_IDLE_MAX = 4
+_IDLE_MAX = 6
+"""Readers of one log, readers of several, and fetches: few of each kind run at a time."""
 
 
 class Consumers:
@@ -22,47 +23,53 @@ class Consumers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = new_lock("kafka.consumers")
-        self._idle: list[Consumer] = []
+        self._idle: list[tuple[ClientKind, Consumer]] = []
         self._used: set[Consumer] = set()
         self._closed = False
 
-    def take(self, follow: bool) -> Consumer:
+    def take(self, kind: ClientKind) -> Consumer:
         with self._lock:
-            if self._idle and not follow:
-                consumer = self._idle.pop()
-                self._used.add(consumer)
-                return consumer
-        return self.make(follow)
+            for place in range(len(self._idle) - 1, -1, -1):  # the last one used, whose connections are up
+                if self._idle[place][0] == kind:
+                    consumer = self._idle.pop(place)[1]
+                    self._used.add(consumer)
+                    return consumer
+        return self.make(kind)
 
-    def make(self, follow: bool) -> Consumer:
+    def make(self, kind: ClientKind) -> Consumer:
         """Make a new client."""
         with self._lock:
-            consumer = Consumer(self._settings.consumer(follow, _ignore))
+            consumer = Consumer(self._settings.consumer(kind, _ignore))
             self._used.add(consumer)
         return consumer
 
-    def give_back(self, consumer: Consumer, again: bool) -> None:
+    def give_back(self, kind: ClientKind, consumer: Consumer, again: bool) -> None:
         """Keep the client for another reader if `again`, else close it. Blocks for a moment."""
+        again = again and not kind.follow
         if again:
             consumer.unassign()
         with self._lock:
             self._used.discard(consumer)
-            if again and not self._closed and len(self._idle) < _IDLE_MAX:
-                self._idle.append(consumer)
-                return
-        consumer.close()
+            if again and not self._closed:
+                self._idle.append((kind, consumer))
+                # The one that was not used for longest goes.
+                consumers = [] if len(self._idle) <= _IDLE_MAX else [self._idle.pop(0)[1]]
+            else:
+                consumers = [consumer]
+        for consumer in consumers:
+            consumer.close()
 
     def close(self) -> None:
         """Close the idle clients; those in use are closed when their readers give them back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for consumer in idle:
+        for _, consumer in idle:
             consumer.close()
 
     def handles(self) -> list[object]:
         """The clients, which a forked child must not free."""
-        return [*self._idle, *self._used]
+        return [*(consumer for _, consumer in self._idle), *self._used]
 
 
 def _ignore(error: KafkaError) -> None:

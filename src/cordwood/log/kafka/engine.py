@@ -8,7 +8,7 @@ from typing import TypeVar
 from cordwood.errors import Conflict
 from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.threads import call, in_a_thread, open_shared
-from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.interface import Engine, Follow, PartitionsReader, Starts, TopicInfo
 from cordwood.log.topics import TopicChange, TopicConfig
 from cordwood.records import Batch
 from cordwood.url import KafkaUrl
@@ -16,6 +16,7 @@ from cordwood.url import KafkaUrl
 from .checks import target_of
 from .cluster import SharedCluster, open_cluster
 from .log import KafkaLog
+from .partitions import read_partitions
 from .settings import Settings
 
 T = TypeVar("T")
@@ -91,6 +92,19 @@ class KafkaEngine(Engine):
     def log(self, topic: str, partition: int, *, timeout: float) -> KafkaLog:
         self._connection.check()
         return KafkaLog(self._connection, topic, partition, timeout)
+
+    def read(
+        self,
+        topic: str,
+        start: Starts,
+        *,
+        stop: Mapping[int, int] | None,
+        follow: Follow,
+        topic_id: str | None,
+        uncommitted: bool = False,
+        timeout: float,
+    ) -> PartitionsReader:
+        return read_partitions(self._connection, topic, start, stop, follow, topic_id, uncommitted, timeout)
 
     async def close(self, *, timeout: float) -> None:
         self._cluster.check()

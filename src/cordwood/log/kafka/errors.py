@@ -130,13 +130,13 @@ def translate(error: KafkaError, what: str, settings: Settings, outcome: Outcome
         )
     if code in _NOT_LET_IN:
         return Unavailable(
-            f"{what}: Kafka did not let us in ({said}): check the login in the settings",
+            f"{what}: Kafka refused the login ({said}): check the login in the settings",
             outcome=outcome,
             reason="permission",
         )
     if code in _PURGED:
         return Unavailable(
-            f"{what}: it was on its way when the client had to be replaced, and may be there: read the log's end",
+            f"{what}: it was in flight when the client was replaced, and may be written: read the log's end",
             outcome=outcome,
             reason="failed",
         )

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TypeVar
 
-from cordwood.errors import Conflict, CordwoodError, InvalidInput, Timeout, TooLarge, Trimmed
+from cordwood.errors import CordwoodError, InvalidInput, Timeout, TooLarge
 from cordwood.log.arguments import (
-    beyond_end,
     checked_follow,
+    checked_known,
     checked_range,
     checked_timeout,
     checked_topic_id,
@@ -22,22 +22,21 @@ from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
 from cordwood.log.calls.threads import call, retrieve
 from cordwood.log.interface import Follow, Log
-from cordwood.records import Batch, StoredBatch
+from cordwood.records import Batch, StoredRecord
 
 from .checks import Target, check_batch, target_of
-from .cluster import SharedCluster
-from .cursor import Cursor
+from .cluster import Bounds, SharedCluster
+from .cursor import Cursor, trimmed
 from .delivery import Append
-from .reader import KafkaReader
+from .known import read_known
+from .reader import KafkaReader, Taken
 from .same_topic import SameTopic
+from .settings import ClientKind
+from .starting import check_named, wait_for_bounds, wait_for_starts
 
 T = TypeVar("T")
 
 _FOLLOW_SECONDS = 0.1
-_BEYOND_END_SECONDS = 0.02
-_LOOK_AGAIN_SECONDS = 0.25
-_AGREE_SECONDS = 3.0
-"""A broker may lag the others for so long: an answer that ends a read must be the same after it."""
 
 
 class KafkaLog(Log):
@@ -93,14 +92,23 @@ class KafkaLog(Log):
         checked_follow(follow)
         same_topic = SameTopic(self._cluster.offsets, self.topic, checked_topic_id(topic_id), self._timeout)
         # At the call: records that are appended later are not part of the read.
-        bounds = None if follow else self._cluster.look_at_end(self.topic, self.partition)
+        bounds = None if follow else self._cluster.look_at_ends(self.topic, [self.partition])
 
-        def batches(wanted: Callable[[], bool]) -> Iterator[StoredBatch | None]:
+        def batches(wanted: Callable[[], bool]) -> Iterator[Taken | None]:
             return self._batches(start, stop, follow, same_topic, bounds, wanted)
 
         reader = KafkaReader(self.name, batches, self._cluster.reading, self._connection.check, self._timeout)
         self._connection.readers.add(reader)
         return reader
+
+    async def fetch(
+        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+    ) -> list[StoredRecord]:
+        known = checked_known(offsets)
+        seconds = self._seconds(timeout)
+        return await self._call(
+            seconds, "fetch", lambda: read_known(self._cluster, *self._place, known, seconds, uncommitted=uncommitted)
+        )
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         seconds = self._seconds(timeout)
@@ -140,7 +148,7 @@ class KafkaLog(Log):
         self._target = found
         return found
 
-    async def _wait_for_looks(self, looks: "list[Future[tuple[int, int]]]", deadline: float) -> None:
+    async def _wait_for_looks(self, looks: "list[Future[Bounds]]", deadline: float) -> None:
         """Wait for readers of this process that look up the log's end as of their call."""
         waiting = [asyncio.wrap_future(look) for look in looks]
         for look in waiting:
@@ -155,26 +163,27 @@ class KafkaLog(Log):
         stop: int | None,
         follow: Follow,
         same_topic: SameTopic,
-        bounds: "Future[tuple[int, int]] | None",
+        bounds: "Future[Bounds] | None",
         wanted: Callable[[], bool],
-    ) -> Iterator[StoredBatch | None]:
+    ) -> Iterator[Taken | None]:
         """Yield batches, and None at the end; runs on the reader's thread."""
         cluster = self._cluster
         first, end = (
-            cluster.offsets.bounds(*self._place, self._timeout) if bounds is None else self._wait_for_bounds(bounds)
+            cluster.offsets.bounds(*self._place, self._timeout)
+            if bounds is None
+            else wait_for_bounds(self.name, bounds, self._timeout)[self.partition]
         )
         if same_topic.named:
-            self._check_named(same_topic, wanted)
+            check_named(self.name, same_topic, wanted)
         elif follow:
             # From the beginning: a follower may wait for its first record while the topic is created again.
             same_topic.check(self.name)
         start = first if start is None else start
         if start < first:
-            raise Trimmed(
-                f"{self.name} was trimmed before {first}, and offset {start} asked for: read from {first}", start=first
-            )
+            raise trimmed(self.name, start, first)
         if start > end and (stop is None or start < stop):
-            end = self._wait_for(start, follow, same_topic, wanted)
+            reached = wait_for_starts(cluster, self.topic, {self.partition: start}, follow, same_topic, wanted)
+            end = reached.get(self.partition, (0, 0))[1]
         if not follow:
             stop = end if stop is None else min(stop, end)
         if not wanted() or (stop is not None and start >= stop):
@@ -185,63 +194,18 @@ class KafkaLog(Log):
             cluster.settings,
             *self._place,
             start,
-            follow=bool(follow),
+            ClientKind(follow=bool(follow)),
             same_topic=same_topic,
         )
         try:
             while wanted() and (stop is None or cursor.offset < stop):
                 batch = cursor.read(stop, _FOLLOW_SECONDS)
                 if batch is not None:
-                    yield batch
+                    yield Taken(batch)
             # Before the client is given back: the caller need not wait for that.
             yield None
         finally:
             cursor.close()
-
-    def _check_named(self, same_topic: SameTopic, wanted: Callable[[], bool]) -> None:
-        """Raise `Conflict` if the topic is another one, once a second look-up agrees: a broker may lag."""
-        agreed = time.monotonic() + _AGREE_SECONDS
-        while True:
-            last = time.monotonic() >= agreed or not wanted()
-            try:
-                same_topic.check(self.name)
-                return
-            except Conflict:
-                if last:
-                    raise
-            time.sleep(_LOOK_AGAIN_SECONDS)
-
-    def _wait_for(self, start: int, follow: Follow, same_topic: SameTopic, wanted: Callable[[], bool]) -> int:
-        """Return the end, once the log is as long as `start`.
-
-        A reader that does not wait for that raises `InvalidInput`, once a second look-up agrees: a new leader may not
-        know the end yet.
-        """
-        agreed = time.monotonic() + _AGREE_SECONDS
-        pause, end = _BEYOND_END_SECONDS, 0
-        while wanted():
-            time.sleep(pause)
-            pause = min(2 * pause, _LOOK_AGAIN_SECONDS)
-            last = time.monotonic() >= agreed
-            end = self._cluster.offsets.bounds(*self._place, self._timeout)[1]
-            # After that look-up: a new topic that is long enough must not pass for the one that the reader waits for.
-            same_topic.check(self.name)
-            if start <= end:
-                break
-            if last and follow != "wait":
-                raise beyond_end(self.name, start, end)
-        return end
-
-    def _wait_for_bounds(self, bounds: "Future[tuple[int, int]]") -> tuple[int, int]:
-        """Within the connection's timeout, which includes the time that the look-up waits for longer calls."""
-        try:
-            return bounds.result(self._timeout)
-        except TimeoutError as error:
-            if isinstance(error, CordwoodError):
-                raise
-            raise Timeout(
-                f"{self.name}: where the log ends was not found within {self._timeout} s: try again"
-            ) from error
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else checked_timeout(timeout)

@@ -1,6 +1,7 @@
 """The bounds of a log, the offset at a time, and trimming. Blocking."""
 
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -32,17 +33,29 @@ class Offsets:
         self._admin = admin
         self._topics = topics
         self._settings = settings
-        uncommitted = settings.config.get("isolation.level") == "read_uncommitted"
-        self._isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+        self._uncommitted = settings.config.get("isolation.level") == "read_uncommitted"
 
-    def bounds(self, topic: str, partition: int, timeout: float) -> tuple[int, int]:
-        """The first kept offset, and one past the last."""
-        start, end = self._ask(topic, partition, "bounds", timeout, _FIRST, _END)
-        return start, max(start, end)
+    def bounds(self, topic: str, partition: int, timeout: float, *, uncommitted: bool = False) -> tuple[int, int]:
+        """The first kept offset, and one past the last; with `uncommitted` also past open transactions."""
+        return self.bounds_of(topic, [partition], timeout, uncommitted=uncommitted)[partition]
+
+    def bounds_of(
+        self, topic: str, partitions: Iterable[int] | None, timeout: float, *, uncommitted: bool = False
+    ) -> dict[int, tuple[int, int]]:
+        """The bounds of several logs of a topic, by default of all: two requests for each leader."""
+        deadline = time.monotonic() + timeout
+        if partitions is None:
+            partitions = range(self._topics.partitions(topic, deadline))
+        logs = list(partitions)
+        if not logs:
+            return {}
+        seconds = deadline - time.monotonic()
+        starts, ends = self._ask(topic, logs, "bounds", seconds, _FIRST, _END, uncommitted=uncommitted)
+        return {log: (starts[log], max(starts[log], ends[log])) for log in logs}
 
     def start(self, topic: str, partition: int, timeout: float) -> int:
-        (start,) = self._ask(topic, partition, "start", timeout, _FIRST)
-        return start
+        (starts,) = self._ask(topic, [partition], "start", timeout, _FIRST)
+        return starts[partition]
 
     def topic_id(self, topic: str, timeout: float) -> str:
         """The id of the topic that these offsets belong to."""
@@ -51,8 +64,8 @@ class Offsets:
     def at(self, topic: str, partition: int, timestamp: int, timeout: float) -> int:
         """The first offset with a timestamp at or after this one; the end if there is none."""
         at_time = OffsetSpec.for_timestamp(timestamp)
-        found, end = self._ask(topic, partition, "offset_at", timeout, at_time, _END)
-        return end if found < 0 else found
+        found, end = self._ask(topic, [partition], "offset_at", timeout, at_time, _END)
+        return end[partition] if found[partition] < 0 else found[partition]
 
     def trim(self, topic: str, partition: int, before: int, timeout: float) -> None:
         """Delete the records below `before`."""
@@ -75,27 +88,51 @@ class Offsets:
                     raise self._beyond_end(topic, partition, what, before, deadline) from None
                 self._go_on(topic, partition, what, cause, deadline)
 
-    def _ask(self, topic: str, partition: int, what: str, timeout: float, *specs: OffsetSpec) -> list[int]:
-        what = f"{topic}/{partition}: {what}"
+    def _ask(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        what: str,
+        timeout: float,
+        *specs: OffsetSpec,
+        uncommitted: bool = False,
+    ) -> list[dict[int, int]]:
+        """For each spec the offsets by partition."""
         deadline = time.monotonic() + timeout
-        if partition > _PARTITION_MAX:
-            self._check_partition(topic, partition, what, deadline)
-        log = TopicPartition(topic, partition)
-        tries = attempts(what, deadline, self._admin.renew)
+        for partition in partitions:
+            if partition > _PARTITION_MAX:
+                self._check_partition(topic, partition, f"{topic}/{partition}: {what}", deadline)
+        logs = {partition: TopicPartition(topic, partition) for partition in partitions}
+        asker = f"{topic}/{partitions[0]}: {what}" if len(partitions) == 1 else f"{topic}: {what}"
+        tries = attempts(asker, deadline, self._admin.renew)
         while True:
             left, client = next(tries), self._admin.client  # kept until the answers are there
+            place = partitions[0]
             try:
-                asked: list[Future[ListOffsetsResultInfo]] = [
-                    client.list_offsets({log: spec}, isolation_level=self._isolation, request_timeout=left)[log]
+                asked: list[dict[TopicPartition, Future[ListOffsetsResultInfo]]] = [
+                    client.list_offsets(
+                        dict.fromkeys(logs.values(), spec),
+                        isolation_level=self._isolation(uncommitted),
+                        request_timeout=left,
+                    )
                     for spec in specs
                 ]
-                found = [answer(what, future, left).offset for future in asked]
-                if OFFSET_INVALID not in found:
-                    return found
-                # After the death of a leader the client returns an answer without an offset, and no error.
-                self._go_on(topic, partition, what, KafkaError(KafkaError._TRANSPORT), deadline)
+                found: list[dict[int, int]] = [{} for _ in specs]
+                for place, log in logs.items():
+                    for answers, offsets in zip(asked, found, strict=True):
+                        offset = answer(f"{topic}/{place}: {what}", answers[log], left).offset
+                        if offset == OFFSET_INVALID:
+                            # After the death of a leader the client returns an answer without an offset, and no error.
+                            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+                        offsets[place] = offset
+                return found
             except KafkaException as error:
-                self._go_on(topic, partition, what, kafka_error(error), deadline)
+                self._go_on(topic, place, f"{topic}/{place}: {what}", kafka_error(error), deadline)
+
+    def _isolation(self, uncommitted: bool) -> IsolationLevel:
+        if uncommitted or self._uncommitted:
+            return IsolationLevel.READ_UNCOMMITTED
+        return IsolationLevel.READ_COMMITTED
 
     def _go_on(self, topic: str, partition: int, what: str, error: KafkaError, deadline: float) -> None:
         """Return if a retry may help, since the topic is there and the error is about its leader; else raise."""

@@ -354,7 +354,7 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
         return Timeout(f"{append.name} was cut short", outcome="unknown")
     if not append.errors:
         return Unavailable(
-            f"{append.name}: it is written, but the answer that told where was lost: read the log's end",
+            f"{append.name}: it is written, but the answer with its offsets was lost: read the log's end",
             outcome="unknown",
             reason="failed",
         )
@@ -362,7 +362,7 @@ def failure(append: Append, settings: Settings) -> CordwoodError:
         # Seen once, when a topic was deleted during an append. Appends of a client that we close are given up before,
         # so the client must have dropped the partition. Whether the record was written is unknown.
         return NotFound(
-            f"{append.name}: the client has let go of the partition, as where a topic is deleted: look for the topic",
+            f"{append.name}: the client dropped the partition, as it does when a topic is deleted: check the topic",
             outcome="unknown",
         )
     # A record that was purged from the client's queue is not refused: it may be a retry of one that was written.

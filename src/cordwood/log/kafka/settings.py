@@ -29,7 +29,7 @@ _FIXED = {
     "max.in.flight.requests.per.connection": "a request that is refused must not have others written twice",
     "transactional.id": "appends are not transactions",
     "delivery.report.only.error": "offsets come from delivery reports",
-    "auto.offset.reset": "what was trimmed must be told, not skipped",
+    "auto.offset.reset": "a reader must report trimmed records, not skip them",
     "enable.auto.commit": "readers are in no group",
     "enable.auto.offset.store": "readers are in no group",
     "enable.partition.eof": "a reader must see its end",
@@ -85,6 +85,9 @@ _CONSUMER: Mapping[str, Any] = {
     "topic.metadata.propagation.max.ms": 1000,
 }
 
+_SEVERAL_FETCH_BYTES = 256 * 1024
+"""Of each log in one fetch, where a client reads several logs: a log that lags delays no other by more than that."""
+
 _SILENT_SECONDS_MAX = 10.0
 _SILENT_SECONDS_MIN = 2.0
 """How long a broker may leave a request without an answer before the client asks another one: a third of a call's
@@ -94,8 +97,23 @@ _WORD_MIN = 4
 """A shorter word of a secret reveals nothing, and is part of half of all texts."""
 
 _FETCH_WAIT_MS = 5
+_FETCH_SEVERAL_WAIT_MS = 1
 """How long a broker may hold a fetch at the end of a log that is not followed: a consumer that is reused for another
-log right after waits for that."""
+log right after waits for that. Fetches of known offsets follow each other closely."""
+
+_FOLLOW_SEVERAL_WAIT_MS = 50
+"""As above, for a client that follows several logs: one that it reads in addition has to wait for that."""
+
+
+@dataclass(frozen=True)
+class ClientKind:
+    """What a client for reading is made for. Clients of one kind, except followers, replace each other."""
+
+    follow: bool = False
+    several: bool = False
+    """It reads several logs, or jumps in one: its fetches are small."""
+    uncommitted: bool = False
+    """It also reads records of open transactions, whatever the url says."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +164,19 @@ class Settings:
             config["batch.size"] = batch_bytes  # a broker refuses whole batches above a topic's limit
         return config
 
-    def consumer(self, follow: bool, on_error: Callable[[Any], None]) -> dict[str, Any]:
-        return self._all(_CONSUMER if follow else {**_CONSUMER, "fetch.wait.max.ms": _FETCH_WAIT_MS}, on_error)
+    def consumer(self, kind: ClientKind, on_error: Callable[[Any], None]) -> dict[str, Any]:
+        own = dict(_CONSUMER)
+        if not kind.follow:
+            own["fetch.wait.max.ms"] = _FETCH_SEVERAL_WAIT_MS if kind.several else _FETCH_WAIT_MS
+        elif kind.several:
+            own["fetch.wait.max.ms"] = _FOLLOW_SEVERAL_WAIT_MS
+        if kind.several:
+            # librdkafka itself keeps the whole fetch within the queue's limit, and above the largest record.
+            own["fetch.message.max.bytes"] = _SEVERAL_FETCH_BYTES
+        config = self._all(own, on_error)
+        if kind.uncommitted:
+            config["isolation.level"] = "read_uncommitted"
+        return config
 
     def masked(self, text: str) -> str:
         """`text` without any value of a secret setting: librdkafka quotes settings in its errors and logs.

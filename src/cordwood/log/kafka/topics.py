@@ -79,7 +79,7 @@ class Topics:
         if replication is None:
             replication = min(_REPLICAS_MAX, self._brokers(what, deadline))
         if replication > _REPLICATION_MAX:
-            raise InvalidInput(f"{what}: replication is {replication}, and no more than there are brokers can be had")
+            raise InvalidInput(f"{what}: replication is {replication}, more than the cluster has brokers")
         new = NewTopic(name, config.partitions or 1, replication, config=_settings_of(config, replication))
         self._ask(what, deadline, lambda client, left: client.create_topics([new], request_timeout=left)[name])
         now = time.monotonic()
@@ -179,7 +179,10 @@ class Topics:
         deadline = time.monotonic() + timeout
         what = f"deleting topic {name!r}"
         self._made.pop(name, None)
-        self._ask(what, deadline, lambda client, left: client.delete_topics([name], request_timeout=left)[name])
+        try:
+            self._ask(what, deadline, lambda client, left: client.delete_topics([name], request_timeout=left)[name])
+        except NotFound:
+            raise NotFound(f"topic {name!r} does not exist: topics() lists those that do") from None
         while True:
             try:
                 self._describe(name, deadline)

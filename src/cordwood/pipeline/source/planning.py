@@ -16,7 +16,7 @@ from .logs import Bounds, LogName, Logs, Task, Topic, open_logs
 from .options import EARLIEST, LATEST, Offsets, ReadOptions
 from .rows import Rows
 
-GO_ON = "with failOnDataLoss=false what is there is read"
+GO_ON = "with failOnDataLoss=false the rest is read"
 
 _logger = logging.getLogger("cordwood.spark")
 _TRIES = 5
@@ -78,7 +78,7 @@ def resolved(name: str, offsets: Offsets, now: Look) -> dict[LogName, int]:
         }
     for wrong, what in (
         (now.bounds.keys() - given, "says nothing of"),
-        (given.keys() - now.bounds, "names what is not read:"),
+        (given.keys() - now.bounds, "names logs that are not read:"),
     ):
         if wrong:
             raise InvalidInput(

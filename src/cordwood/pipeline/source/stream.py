@@ -184,7 +184,7 @@ class LogsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 what = "does not exist any more"
             read = ", ".join(f"{log} up to {offset}" for log, offset in before.offsets.items() if log.topic == name)
-            text = f"topic {name!r} {what}: what followed where it was read to ({read}) is gone"
+            text = f"topic {name!r} {what}: the records after its last position ({read}) are gone"
             self._losses.report(NotFound(f"{text}; {GO_ON}"))
 
 

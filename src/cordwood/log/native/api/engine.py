@@ -11,7 +11,7 @@ from typing import TypeVar
 from cordwood.errors import Conflict, Unavailable
 from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.threads import call, call_until_done, in_a_thread, open_shared
-from cordwood.log.interface import Engine, TopicInfo
+from cordwood.log.interface import Engine, Follow, PartitionsReader, Starts, TopicInfo
 from cordwood.log.native.coordinator import TopicRow
 from cordwood.log.native.folder.process import OpenFolder, open_for_reading, open_for_writing
 from cordwood.log.topics import TopicChange, TopicConfig, checked_folder_replication
@@ -19,6 +19,7 @@ from cordwood.records import FRAME_BYTES_MAX, Batch
 from cordwood.url import FileUrl
 
 from .log import FolderLog, check_size
+from .partitions import read_partitions
 
 T = TypeVar("T")
 
@@ -93,6 +94,19 @@ class FolderEngine(Engine):
     def log(self, topic: str, partition: int, *, timeout: float) -> FolderLog:
         self._connection.check()
         return FolderLog(self._connection, topic, partition, timeout)
+
+    def read(
+        self,
+        topic: str,
+        start: Starts,
+        *,
+        stop: Mapping[int, int] | None,
+        follow: Follow,
+        topic_id: str | None,
+        uncommitted: bool = False,
+        timeout: float,
+    ) -> PartitionsReader:
+        return read_partitions(self._connection, topic, start, stop, follow, topic_id, timeout)
 
     async def close(self, *, timeout: float) -> None:
         self._folder.check()

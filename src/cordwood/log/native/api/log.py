@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -11,9 +10,10 @@ from typing import TypeVar
 from cordwood.errors import CordwoodError, InvalidInput, NotFound, TooLarge
 from cordwood.log.arguments import (
     checked_follow,
+    checked_known,
+    checked_range,
     checked_timeout,
     checked_topic_id,
-    created_again,
     milliseconds_at,
     whole_number,
 )
@@ -22,13 +22,15 @@ from cordwood.log.calls.connection import Connection
 from cordwood.log.calls.outcome import change
 from cordwood.log.calls.threads import call, call_until_done
 from cordwood.log.interface import Follow, Log
-from cordwood.log.native.folder.process import FolderOpenForWriting, OpenFolder
+from cordwood.log.native.folder.process import OpenFolder
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
-from cordwood.log.native.stream.reading.cursor import Source, offset_at
-from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, frame_bytes
+from cordwood.log.native.stream.reading.cursor import Source, offset_at, read_known
+from cordwood.records import FRAME_BYTES_MAX, GROUP_WEIGHT_MAX, Batch, StoredRecord, frame_bytes
 
+from .part import Part
 from .reader import FolderReader
+from .sources import ends_at_call, raise_failure, source_of
 
 T = TypeVar("T")
 
@@ -91,22 +93,34 @@ class FolderLog(Log):
         topic_id: str | None = None,
     ) -> FolderReader:
         self._connection.check()
+        start, stop = checked_range(start, stop)
         checked_follow(follow)
-        self._raise_failure()
-        end_at_call = None if follow or stop is not None else self._end_at_call()
-        reader = FolderReader(
+        raise_failure(self._folder, self.topic, self.partition)
+        part = Part(
             self.name,
-            self._folder.executor,
-            partial(self._source_of, checked_topic_id(topic_id)),
+            self.partition,
+            partial(source_of, self._folder, self.topic, self.partition, checked_topic_id(topic_id)),
             start=start,
             stop=stop,
             follow=follow,
-            end_at_call=end_at_call,
+            ends=None if follow or stop is not None else ends_at_call(self._folder, self.topic, [self.partition]),
+        )
+        reader = FolderReader(
+            self.name,
+            self._folder.executor,
+            [part],
+            follow=follow,
             check=self._connection.check,
             timeout=self._timeout,
         )
         self._connection.readers.add(reader)
         return reader
+
+    async def fetch(
+        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+    ) -> list[StoredRecord]:
+        known = checked_known(offsets)
+        return await self._call(timeout, "fetch", lambda: read_known(self._source(), known))
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         view = await self._call(timeout, "bounds", lambda: self._source().extent())
@@ -121,7 +135,7 @@ class FolderLog(Log):
         before = whole_number("before", before)
         if before < 0:
             raise InvalidInput(f"{self.name}: cannot trim before {before}: offsets begin at 0", outcome="not_written")
-        self._raise_failure()
+        raise_failure(self._folder, self.topic, self.partition)
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         with change():
             await call_until_done(
@@ -134,31 +148,8 @@ class FolderLog(Log):
     def __repr__(self) -> str:
         return f"<cordwood.Log {self.name} in {self._folder.path}>"
 
-    def _end_at_call(self) -> "int | Future[int] | None":
-        """Where the log ends at this moment; None if that is decided when the log is opened."""
-        try:
-            if isinstance(self._folder, FolderOpenForWriting):
-                return self._folder.source(self.topic, self.partition).end_now()
-            # This needs the disk, so it runs on another thread: records appended from now on are not part of the read.
-            return self._folder.executor.submit(lambda: self._source().extent().durable.next_offset)
-        except (CordwoodError, RuntimeError):
-            # The reader's first step raises the error; RuntimeError if the program is ending.
-            return None
-
-    def _raise_failure(self) -> None:
-        """Raise the error of a failed background task: no caller was there to get it."""
-        if isinstance(self._folder, FolderOpenForWriting):
-            self._folder.raise_failure(self.topic, self.partition)
-
     def _source(self) -> Source:
         return self._folder.source(self.topic, self.partition)
-
-    def _source_of(self, topic_id: str | None) -> Source:
-        """The log, if its topic has this id, else `Conflict`."""
-        source = self._source()
-        if topic_id is not None and str(source.topic_id) != topic_id:
-            raise created_again(self.name, topic_id, str(source.topic_id))
-        return source
 
     def _writable_log(self) -> WrittenLog:
         self._connection.check_writable()
@@ -167,7 +158,7 @@ class FolderLog(Log):
 
     async def _call(self, timeout: float | None, what: str, function: Callable[[], T]) -> T:
         self._connection.check()
-        self._raise_failure()
+        raise_failure(self._folder, self.topic, self.partition)
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         return await call(self._folder.executor, seconds, f"{self.name}: {what}", function)
 

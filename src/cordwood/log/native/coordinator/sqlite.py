@@ -181,7 +181,7 @@ class SqliteCoordinator:
             if log.topic_id in topics and not 0 <= log.partition < topics[log.topic_id].partitions:
                 raise _damaged(self._path, f"{log} cannot be: {topics[log.topic_id]}")
             if not 0 <= log.start <= log.next_offset:
-                raise _damaged(self._path, f"{log} cannot be: it begins behind its end")
+                raise _damaged(self._path, f"{log} cannot be: it begins after its end")
 
     def _sum(self, parts: Sequence[_Part]) -> tuple[int, int]:
         """The number and the digest of these rows."""

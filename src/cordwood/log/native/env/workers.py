@@ -52,7 +52,7 @@ class ThreadWorkers:
         try:
             self._start()
         except RuntimeError as error:
-            raise Unavailable(f"writing needs a thread, and none can be had: {error}", reason="failed") from error
+            raise Unavailable(f"writing needs a thread, and none starts: {error}", reason="failed") from error
 
     def spawn(self, job: Job) -> None:
         self._jobs.put(job)

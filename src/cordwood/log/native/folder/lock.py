@@ -40,7 +40,7 @@ class FolderLock:
                 who = f"process {pid}" if pid else "another process, or by this one under another name"
                 raise Unavailable(
                     f"{path.parent} is being written by {who}: one process writes a folder; try again when that one has"
-                    " closed it. Reading works beside it: with read_only=True, or by a command that reads",
+                    " closed it. Reading works meanwhile: with read_only=True, or by a command that reads",
                     reason="busy",
                     pid=pid or None,  # 0: in another pid namespace
                 ) from error

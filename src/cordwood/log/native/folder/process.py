@@ -226,7 +226,7 @@ class FolderOpenForWriting(_OpenFolder):
             self._end(finished)  # no thread could be started
         if not finished.wait(timeout):
             raise Timeout(
-                f"closing {self.path} took more than {timeout} s; what was acked is durable,"
+                f"closing {self.path} took more than {timeout} s; acked records are durable,"
                 " and the folder stays locked until the disk has answered"
             )
 
@@ -288,7 +288,7 @@ class FolderOpenForReading(_OpenFolder):
             closing.result(timeout)
         except TimeoutError as error:
             raise Timeout(
-                f"closing {self.path} took more than {timeout} s: its files are let go when the disk has answered"
+                f"closing {self.path} took more than {timeout} s: its files are closed when the disk has answered"
             ) from error
 
     def _let_go(self) -> None:

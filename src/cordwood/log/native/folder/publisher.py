@@ -61,7 +61,7 @@ class Publisher:
         told = None if self._before is None else self._before.metadata_plog
         if self.metadata_plog is None and told is not None:
             raise Corrupt(
-                f"the coordinator knows of no plog, but readers were told of {told}: it has lost what it held;"
+                f"the coordinator knows of no plog, but readers know {told}: it has lost changes;"
                 " restore the folder from a copy, or read it with read_only=True"
             )
 

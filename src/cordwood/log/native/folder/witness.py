@@ -57,7 +57,7 @@ class Witness:
         if self.stamp is None or self.stamp.changes < found.changes or self.stamp == found:
             return
         raise Corrupt(
-            f"{self.where}: coordinator.db has lost what it held: it has {found.changes} changes in {found.rows} rows,"
+            f"{self.where}: coordinator.db has lost changes: it has {found.changes} changes in {found.rows} rows,"
             f" and {self.stamp.changes} in {self.stamp.rows} rows were confirmed in {_FILE};"
             " restore the folder from a copy, or read it with read_only=True"
         )

@@ -67,7 +67,7 @@ class FolderWriter:
         self._coordinator = coordinator
         self._settings = settings
         self._new_id = new_id
-        self.plogs = PlogStore(disk, settings.open_plogs_max)
+        self.plogs = PlogStore(disk, settings.open_plogs_max, self._close_quiet_logs)
         self.plogs.prepare()
         self._lock = new_lock("writer.topics")
         # Held while limits of a topic are applied or changed; taken before `_lock`.
@@ -134,7 +134,10 @@ class FolderWriter:
         """Blocks; `done` is called when the records are deleted too."""
         with self._lock:
             self._check_open()
-            row = self.topic(name)
+            published = self._published.topics.get(name)
+            if published is None:
+                raise NotFound(f"topic {name!r} does not exist: topics() lists those that do")
+            row = published.topic
             try:
                 self._coordinator.delete_topic(row.id)
             except NotFound:
@@ -296,6 +299,11 @@ class FolderWriter:
             seal_due=recovered.seal_due,
             on_durable=on_durable,
         )
+
+    def _close_quiet_logs(self) -> None:
+        """Free the descriptors of logs that nobody writes at this moment; their next append opens them again."""
+        for stream in self._streams():
+            stream.close_files_if_quiet()
 
     def _streams(self) -> list[Stream]:
         return [log.stream for log in list(self._logs.values()) if log.stream is not None]

@@ -3,7 +3,10 @@
 Lock: `_lock` guards the number of open plogs and is never held during I/O.
 """
 
+import errno
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from cordwood.errors import Conflict, NotFound
 from cordwood.locks import new_lock
@@ -13,7 +16,11 @@ from .id import PlogId
 from .plog import Plog
 from .seal import SEAL_BYTES
 
+T = TypeVar("T")
+
 OPEN_PLOGS_MAX = 256
+
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 _FOLDER = "plogs"
 _SUFFIX = ".plog"
@@ -21,10 +28,19 @@ _FILE_NAME = re.compile(r"[0-9a-f]{16}\.plog")
 
 
 class PlogStore:
-    """Creates, opens and deletes plogs in one folder of a disk."""
+    """Creates, opens and deletes plogs in one folder of a disk.
 
-    def __init__(self, disk: Disk, open_plogs_max: int = OPEN_PLOGS_MAX) -> None:
+    When the process or the machine has no descriptor left, it calls `close_others`, and tries once more.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        open_plogs_max: int = OPEN_PLOGS_MAX,
+        close_others: Callable[[], None] = lambda: None,
+    ) -> None:
         self._disk = disk
+        self._close_others = close_others
         self._lock = new_lock("plog.store")
         self._open_plogs = 0
         self._open_plogs_max = open_plogs_max
@@ -40,26 +56,11 @@ class PlogStore:
 
     def create(self, id: PlogId, size: int) -> Plog:
         """A new plog with its space reserved. A full disk raises OSError, and leaves no file."""
-        path = self._path(id)
-        try:
-            file = self._disk.create(path)
-        except FileExistsError as error:
-            raise Conflict(f"plog {id} exists already") from error
-        try:
-            # Room for the seal too, so that sealing works on a full disk.
-            file.allocate(size + SEAL_BYTES)
-            file.sync()
-            # R2: a synced file whose name is not durable is lost with the name.
-            self._disk.sync_folder(_FOLDER)
-        except OSError:
-            file.close()
-            self._disk.remove(path)
-            raise
-        return self._count_open(Plog(id, file, size, self._closed))
+        return self._with_descriptor(lambda: self._create(id, size))
 
     def open_file(self, id: PlogId, *, write: bool = False) -> File:
         try:
-            return self._disk.open(self._path(id), write=write)
+            return self._with_descriptor(lambda: self._disk.open(self._path(id), write=write))
         except FileNotFoundError as error:
             raise NotFound(f"plog {id} is gone") from error
 
@@ -101,6 +102,33 @@ class PlogStore:
         except OSError:
             # It only occupies space. An error here would look like one of the call that made the plog superfluous.
             return
+
+    def _create(self, id: PlogId, size: int) -> Plog:
+        path = self._path(id)
+        try:
+            file = self._disk.create(path)
+        except FileExistsError as error:
+            raise Conflict(f"plog {id} exists already") from error
+        try:
+            # Room for the seal too, so that sealing works on a full disk.
+            file.allocate(size + SEAL_BYTES)
+            file.sync()
+            # R2: a synced file whose name is not durable is lost with the name.
+            self._disk.sync_folder(_FOLDER)
+        except OSError:
+            file.close()
+            self._disk.remove(path)
+            raise
+        return self._count_open(Plog(id, file, size, self._closed))
+
+    def _with_descriptor(self, open_file: Callable[[], T]) -> T:
+        try:
+            return open_file()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR:
+                raise
+        self._close_others()
+        return open_file()
 
     def _count_open(self, plog: Plog) -> Plog:
         with self._lock:

@@ -63,7 +63,7 @@ def find_tail(
     vouched = max(synced_end, _highest_synced_end(data, at, id, start))
     if vouched > end or synced_end not in boundaries:
         raise Corrupt(
-            f"plog {id} is damaged at byte {end}: up to byte {vouched} it was synced, but no whole frame stands there;"
+            f"plog {id} is damaged at byte {end}: up to byte {vouched} it was synced, but no whole frame is there;"
             " restore the folder from a copy"
         )
     torn_bytes = len(bytes(data[at:]).rstrip(b"\0")) if measure_torn else 0

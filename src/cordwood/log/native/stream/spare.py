@@ -76,6 +76,13 @@ class PlogMaker:
     def drop_spare(self) -> None:
         self.discard(self._take())
 
+    def close_spare(self) -> None:
+        """Close its file until a rollover takes it. No rollover may run at the same time."""
+        with self._lock:
+            spare = self._spare
+        if spare is not None:
+            spare.close()
+
     def discard(self, plog: Plog | None) -> None:
         if plog is not None:
             plog.close()

@@ -120,6 +120,10 @@ class Stream:
         """Hold no file and no unwritten space until the next append."""
         self._queue.run(self._rest)
 
+    def close_files_if_quiet(self) -> None:
+        """Close its files on this thread until the next append, unless it is being written."""
+        self._queue.run_here_if_idle(self._close_files)
+
     def drop(self, before: int, done: Done) -> None:
         """Drop every plog of which all records are below `before`; the open one too."""
         self._queue.run(partial(self._drop, before, done))
@@ -236,7 +240,7 @@ class Stream:
                 accepted.append(append)
                 offset += append.count
             else:
-                reason = f"{self.name} is at offset {offset}, not at {append.expected}: read on and decide again"
+                reason = f"{self.name} is at offset {offset}, not at {append.expected}: read further and decide again"
                 fail([append], Conflict(reason, actual=offset, outcome=if_refused))
         return accepted
 
@@ -364,6 +368,11 @@ class Stream:
                 return
             self._active.close()
             self._last = LastPlog.RESTING
+
+    def _close_files(self) -> None:
+        if self._active is not None:
+            self._active.close()
+        self._maker.close_spare()
 
     def _drop(self, before: int, done: Done) -> None:
         if before >= self._synced_offset:

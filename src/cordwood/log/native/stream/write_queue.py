@@ -88,6 +88,20 @@ class WriteQueue:
             self._running = True
         self._workers.spawn(self._run)
 
+    def run_here_if_idle(self, job: Job) -> None:
+        """Run `job` on this thread, unless a worker runs: for a caller that must not wait for another stream."""
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+        self._run_job(job)
+        with self._lock:
+            # Callers that came meanwhile have left their appends and jobs to this thread.
+            if not self._jobs and not self._room_wanted and (self._stalled or not self._queue):
+                self._running = False
+                return
+        self._workers.spawn(self._run)
+
     def run_last(self, job: Job, error: CordwoodError) -> None:
         """Refuse new appends with `error`, finish the waiting ones, then run `job`."""
         with self._lock:

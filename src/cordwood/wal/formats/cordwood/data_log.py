@@ -124,7 +124,7 @@ class DataLog(AppliedLog):
         return False
 
     def lost_its_end(self, offset: int) -> Corrupt:
-        """The error for an own record that landed at this offset, below what was applied."""
+        """The error for an own record that landed at this offset, below the applied part."""
         return Corrupt(
             f"{self.log.name} continues at {offset}, and had a record at {self.state.next_offset - 1}: it was"
             f" made anew or lost its end, and acked entries with it: open region {self.region} again for the rest"

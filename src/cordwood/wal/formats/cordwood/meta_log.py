@@ -111,7 +111,7 @@ class MetaLog:
             )
 
     def _check_end(self, offset: int) -> None:
-        """R12: a record that lands below what was read follows records that this owner has not seen."""
+        """R12: a record that lands below the part that was read follows records that this owner has not seen."""
         if offset < self.next_offset:
             self.broken = Corrupt(
                 f"{self.log.name} continues at {offset}, and had a record at {self.next_offset - 1}: it was made anew"

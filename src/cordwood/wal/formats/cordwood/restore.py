@@ -89,7 +89,7 @@ async def _restore_once(data: DataLog, meta: MetaLog) -> Restored:
     data.state = RegionState(start, Fence(start), forgetful=known.forgetful or start > known.next_offset or shortened)
     await data.catch_up()
     if not shortened and meta.fold.snapshot is None:
-        _merge(data.state, known, start)  # it was told when it was found, and no snapshot was made since
+        _merge(data.state, known, start)  # reported when it was found, and no snapshot was made since
         return Restored({}, gaps=True)
     lost = _merge(data.state, known, start)
     what = "lost its end" if shortened else f"was cut before offset {start}"

@@ -108,7 +108,7 @@ class StagedCommits:
         except (CordwoodError, OSError) as error:
             text = (
                 f"a commit of {plan.records} records was decided, and cannot be finished now: {error};"
-                " it goes on when it can, or with the next opening for writing: do not write them again"
+                " it continues when it can, or at the next opening for writing: do not write them again"
             )
             if isinstance(error, Corrupt):
                 raise Corrupt(text, outcome="unknown") from error

@@ -9,7 +9,6 @@ from cordwood.log.native.env.disk import File
 from cordwood.log.native.plog import PlogId, PlogStore
 from cordwood.records import (
     FRAME_ALIGNMENT,
-    FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
     LARGE_FRAME_BYTES,
     FrameCut,
@@ -20,10 +19,16 @@ from cordwood.records import (
 )
 from cordwood.records.frame import MAGIC
 
-# The size of one read of the disk. Neighbouring frames mostly have the same length. So a read ends after a whole frame
-# and includes the header of the next, which has that frame's length. A frame that is cut at the end is read again.
-_READ_BYTES = 4 * 1024 * 1024
+READ_BYTES = 4 * 1024 * 1024
+"""The size of one read of the disk, at most, unless one frame is longer.
+
+Neighbouring frames mostly have the same length. So a read ends after a whole frame and includes the header of the next,
+which has that frame's length. A frame that is cut at the end is read again.
+"""
+
 _FIND_BYTES = 256 * 1024
+_ONE_BYTES = 4 * 1024
+"""Of a single frame so much is read first: small frames need one read."""
 
 
 class Frames(NamedTuple):
@@ -77,15 +82,16 @@ class PlogCursor:
         self.id = id
         self.position = position
         self._file = file
-        self._next_length = _READ_BYTES
+        self._next_length: int | None = None
 
-    def read(self, end: int) -> Frames:
-        """The next frames up to byte `end`, which is a frame boundary: one read of the disk.
+    def read(self, end: int, read_bytes: int = READ_BYTES) -> Frames:
+        """The next frames up to byte `end`, which is a frame boundary: one read of the disk, of about `read_bytes`.
 
         They end before a damaged header; the next read begins there and raises.
         """
         start = self.position
-        size = max(1, _READ_BYTES // self._next_length) * self._next_length + FRAME_HEADER_BYTES
+        length = self._next_length or read_bytes
+        size = max(1, read_bytes // length) * length + FRAME_HEADER_BYTES
         data = self._file.read(min(size, end - start), start)
         places: list[tuple[int, FrameHeader]] = []
         at = 0
@@ -108,17 +114,19 @@ class PlogCursor:
             return Frames(self.id, start, data, places)
         if len(data) < min(size, end - start):
             raise self._damaged(start + len(data), "the file ends there")
-        if len(data) >= min(self._next_length, end - start):
-            raise self._damaged(start, "no whole frame stands there")
+        if len(data) >= min(self._next_length or len(data), end - start):
+            raise self._damaged(start, "no whole frame is there")
         # The frame is longer than assumed: now its length is known.
-        return self.read(end)
+        return self.read(end, read_bytes)
 
     def read_one(self, end: int) -> StoredBatch:
-        """The next frame alone."""
+        """The next frame alone: its header, which has its length, and then the frame."""
         start = self.position
-        data = self._file.read(min(FRAME_BYTES_MAX, end - start), start)
+        data = self._file.read(min(_ONE_BYTES, end - start), start)
         try:
             header = self._header(data, 0)
+            if header.length > len(data):
+                data = self._file.read(min(header.length, end - start), start)
             batch = decode_frame(data, 0, header)
         except Corrupt as error:
             raise self._damaged(start, str(error)) from error
@@ -128,7 +136,7 @@ class PlogCursor:
     def skip_to(self, offset: int, first_offset: int, end: int) -> None:
         """Move to the frame that holds `offset`; `first_offset` is that of the frame here."""
         if self.skip(first_offset, end, lambda header: header.next_offset > offset, wanted_from=offset) is None:
-            raise self._damaged(self.position, f"offset {offset} should stand before")
+            raise self._damaged(self.position, f"offset {offset} should come before")
 
     def skip(
         self, first_offset: int, end: int, found: Callable[[FrameHeader], bool], *, wanted_from: int
@@ -160,7 +168,7 @@ class PlogCursor:
                 first_offset = header.next_offset
                 at += header.length
             if at == 0:
-                raise self._damaged(start, "no frame header stands there")
+                raise self._damaged(start, "no frame header is there")
             self.position = start + at
         return None
 

@@ -1,16 +1,20 @@
 """Reading a log across its plogs."""
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from itertools import groupby
+from typing import NamedTuple, Protocol, TypeVar
 
 from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.records import StoredBatch
+from cordwood.records import StoredBatch, StoredRecord
 
-from .blocks import Frames, PlogCursor, open_cursor
+from .blocks import READ_BYTES, Frames, PlogCursor, open_cursor
+
+T = TypeVar("T")
 
 _REMEDY = "; restore it from a copy, or trim past it"
 
@@ -68,6 +72,10 @@ class Step(NamedTuple):
         return batches, damage
 
 
+def trimmed(name: str, offset: int, start: int) -> Trimmed:
+    return Trimmed(f"{name}: offset {offset} is no longer kept; the first kept one is {start}", start=start)
+
+
 class LogCursor:
     """Reads forward from `offset`. Holds one file open while there is something to read."""
 
@@ -96,8 +104,8 @@ class LogCursor:
                 raise damage
         return batches
 
-    def fetch(self, stop: int | None) -> Step | None:
-        """As `read`, but leaves checking and decoding to the caller; None at the end."""
+    def fetch(self, stop: int | None, read_bytes: int = READ_BYTES) -> Step | None:
+        """As `read`, but leaves checking and decoding to the caller; None at the end. Reads about `read_bytes`."""
         view = self._source.extent(self.offset)
         self._check_kept(view)
         limit = view.durable.next_offset if stop is None else min(stop, view.durable.next_offset)
@@ -108,7 +116,7 @@ class LogCursor:
             return None
         try:
             plog, end = self._at_offset(view)
-            frames = plog.read(end)
+            frames = plog.read(end, read_bytes)
         except NotFound as error:
             self._check_kept(self._source.extent())
             raise Corrupt(f"{self._source.name}: offset {self.offset} should be kept, but {error}{_REMEDY}") from error
@@ -120,7 +128,7 @@ class LogCursor:
             self.close()
             raise Corrupt(
                 f"plog {frames.plog} is damaged at byte {frames.position}: offsets {frames.first_offset} to"
-                f" {frames.next_offset - 1} stand there, not {self.offset}{_REMEDY}"
+                f" {frames.next_offset - 1} are there, not {self.offset}{_REMEDY}"
             )
         return self._step(frames, limit)
 
@@ -142,10 +150,7 @@ class LogCursor:
     def _check_kept(self, view: Extent) -> None:
         if self.offset < view.start:
             self.close()
-            raise Trimmed(
-                f"{self._source.name}: offset {self.offset} is no longer kept; the first kept one is {view.start}",
-                start=view.start,
-            )
+            raise trimmed(self._source.name, self.offset, view.start)
 
     def _at_offset(self, view: Extent) -> tuple[PlogCursor, int]:
         """The open plog that holds the next offset, at its frame, and the byte up to which it may be read."""
@@ -169,10 +174,23 @@ class LogCursor:
 
 def offset_at(source: Source, timestamp: int) -> int:
     """The first offset whose record has at least this timestamp, found by the timestamps of links and frame headers."""
+    return _in_extent(source, lambda view: _offset_at(source, view, timestamp))
+
+
+def read_known(source: Source, offsets: Sequence[int]) -> list[StoredRecord]:
+    """The records at these increasing offsets, without those beyond the end; `Trimmed` if one is no longer kept.
+
+    Frame headers lead to the frames that hold them, and only these frames are read.
+    """
+    return _in_extent(source, lambda view: _read_known(source, view, offsets)) if offsets else []
+
+
+def _in_extent(source: Source, look: Callable[[Extent], T]) -> T:
+    """The result of a look at the present extent; once more if a trim deletes plogs meanwhile."""
     view = source.extent()
     while True:
         try:
-            return _offset_at(source, view, timestamp)
+            return look(view)
         except NotFound as error:
             # Trimmed meanwhile: then the log begins later now.
             start, view = view.start, source.extent()
@@ -180,6 +198,34 @@ def offset_at(source: Source, timestamp: int) -> int:
                 raise Corrupt(
                     f"{source.name}: all from offset {start} on should be kept, but {error}{_REMEDY}"
                 ) from error
+
+
+def _read_known(source: Source, view: Extent, offsets: Sequence[int]) -> list[StoredRecord]:
+    if offsets[0] < view.start:
+        raise trimmed(source.name, offsets[0], view.start)
+    there = offsets[: bisect_left(offsets, view.durable.next_offset)]
+    records: list[StoredRecord] = []
+    for place, wanted in groupby(there, view.chain.index_of):
+        records += _records_in(source, view, view.chain.links[place], wanted)
+    return records
+
+
+def _records_in(source: Source, view: Extent, link: Link, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+    """The records of one plog, walking forward from frame to frame."""
+    end = view.end_of(link)
+    cursor = open_cursor(source.plogs, link.id)
+    try:
+        batch: StoredBatch | None = None
+        next_offset = link.first_offset
+        for offset in offsets:
+            if batch is None or offset >= next_offset:
+                if offset > next_offset or batch is None:
+                    cursor.skip_to(offset, next_offset, end)
+                batch = cursor.read_one(end)
+                next_offset = batch.offsets[-1] + 1
+            yield batch[offset - batch.offsets[0]]
+    finally:
+        cursor.close()
 
 
 def _offset_at(source: Source, view: Extent, timestamp: int) -> int:
