@@ -12,7 +12,7 @@ exit code. `GROUPS` names the module; nothing else is needed. Exit codes: 0 done
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TextIO, TypeAlias
 
@@ -23,7 +23,13 @@ from .output import escape_what_cannot_be_shown, flush, keep_stdout_for_output
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
-GROUPS: tuple[str, ...] = ("cordwood.cli.topics", "cordwood.cli.log", "cordwood.cli.wal", "cordwood.cli.tour")
+GROUPS: tuple[str, ...] = (
+    "cordwood.cli.topics",
+    "cordwood.cli.log",
+    "cordwood.cli.wal",
+    "cordwood.cli.journal",
+    "cordwood.cli.tour",
+)
 
 DONE = 0
 FAILED = 1
@@ -35,7 +41,7 @@ Durable, ordered logs: embedded in a folder, with nothing to install or to start
 
 A topic has one or more partitions, and each partition is a log: records in the order in which they were
 appended, each with an offset that counts from 0. An append returns when its records are on the disk, or
-on Kafka's servers. One process at a time writes a folder; any number of them read beside it.
+on Kafka's servers. One process at a time writes a folder; any number of them read it meanwhile.
 """
 
 _EPILOG = """\
@@ -47,20 +53,28 @@ A first walk:
   cordwood log append events hello world        two records, in one atomic batch
   cordwood log append events < lines.txt        a record a line, in batches
   cordwood log read events                      show them; --follow waits for more, also beside a writer
+  cordwood log read events --last 10            the last ten; --from-time -1h: those of the last hour
   cordwood log read events --json | jq .value   one JSON object a line
-  cordwood log trim events --before 2           forget what is below offset 2
-  cordwood topics                               what there is
+  cordwood log trim events --before 2           forget the records below offset 2
+  cordwood topics                               list the topics
 
   cordwood wal write metrics 7 42 a b           two entries of table 42 in region 7 of a write-ahead log
   cordwood wal replay metrics 7                 show the logs of all its tables
+
+  cordwood journal append orders order-1 '{"item":"tea"}'    an event of one entity
+  cordwood journal read orders order-1                       its events; follow waits for more
+  cordwood journal explain orders order-1                    what the log says about it, and why
 
 Where: --url file:FOLDER or --url kafka://HOST:PORT, else $CORDWOOD_URL, else file:./cordwood-data.
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 interrupted.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (default: the process's arguments) and return its exit code."""
+def main(argv: Sequence[str] | None = None, on_parsed: Callable[[], None] | None = None) -> int:
+    """Run the command with `argv` (default: the process's arguments) and return its exit code.
+
+    `on_parsed` is called when all modules are imported and the arguments are read, before any work.
+    """
     keep_stdout_for_output()
     if sys.platform != "linux":
         return _fail(f"it runs on Linux only, and this is {sys.platform}", FAILED)
@@ -75,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help(sys.stderr)
         return WRONG_USE
+    if on_parsed is not None:
+        on_parsed()
     return _run(args)
 
 

@@ -6,6 +6,8 @@ from functools import partial
 from typing import TypeVar
 
 from cordwood.errors import InvalidInput
+from cordwood.journal.arguments import checked_number, checked_text
+from cordwood.journal.key import encode_id
 from cordwood.log.topics import checked_partitions, checked_retention, checked_retention_bytes, checked_topic_name
 from cordwood.wal.names import checked_id, checked_wal_name
 
@@ -43,6 +45,9 @@ retention = _checked(duration, checked_retention)
 retention_bytes = _checked(byte_count, checked_retention_bytes)
 retention_or_none = _or_none(retention)
 retention_bytes_or_none = _or_none(retention_bytes)
+journal_id = _checked(str, encode_id)
+append_id = _checked(str, partial(checked_text, "--id"))
+seq_nr = _checked(count, partial(checked_number, "a number"))
 wal_name = _checked(str, checked_wal_name)
 region_id = _checked(offset, partial(checked_id, "region"))
 table_id = _checked(offset, partial(checked_id, "table"))

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,8 @@ _BYTES = {
     **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
     **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)},
 }
+_TIME_OPTIONS = ("--from-time", "--until")
+_RELATIVE_TIME = re.compile(r"-[0-9].*")
 _QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
 
 
@@ -29,7 +32,7 @@ class IntermixedParser(argparse.ArgumentParser):
     """Options may come anywhere among the arguments, also between two of a list, as in most programs.
 
     Plain argparse takes a list of arguments in one piece only, and `parse_intermixed_args` does not support
-    subcommands.
+    subcommands. It also takes the time of `--from-time -1h` for an option.
     """
 
     _splitting = False
@@ -39,7 +42,7 @@ class IntermixedParser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._splitting = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            return self.parse_known_intermixed_args(join_relative_times(args or ()), namespace)
         finally:
             self._splitting = False
 
@@ -50,7 +53,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--url",
         default=argparse.SUPPRESS,
         metavar="URL",
-        help=f"where the logs are: file:FOLDER or kafka://HOST:PORT (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
+        help=f"the logs: file:FOLDER or kafka://HOST:PORT (default: ${URL_VARIABLE}, else {DEFAULT_URL})",
     )
     parser.add_argument(
         "--config",
@@ -92,10 +95,13 @@ def url_of(args: argparse.Namespace) -> str:
 
 
 def config_of(args: argparse.Namespace) -> dict[str, str]:
-    """The settings in the file of `--config`. An error shows at most the name of a line: the rest may be secret."""
+    """The settings in the file of `--config`."""
     path: str | None = getattr(args, "config", None)
-    if path is None:
-        return {}
+    return {} if path is None else settings_in(path)
+
+
+def settings_in(path: str) -> dict[str, str]:
+    """The settings in a file. An error shows at most the name of a line: the rest may be secret."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -183,18 +189,40 @@ def count(text: str) -> int:
 
 
 def moment(text: str) -> datetime:
-    """A time in ISO 8601; without a zone it is UTC.
+    """A time in ISO 8601, without a zone in UTC; or a time span before now, such as `-1h`.
 
     >>> moment("2024-05-01T12:00").isoformat()
     '2024-05-01T12:00:00+00:00'
+    >>> timedelta(minutes=59) < datetime.now(UTC) - moment("-1h") < timedelta(minutes=61)
+    True
     """
+    if text.startswith("-"):
+        return _before_now(text)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: write ISO 8601, as in 2024-05-01T12:00:00+02:00"
+            f"{text!r} is no time: write ISO 8601, as in 2024-05-01T12:00:00+02:00, or -1h for an hour ago"
         ) from None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+
+
+def join_relative_times(args: Sequence[str]) -> list[str]:
+    """The arguments, with each `--from-time -1h` and `--until -1h` as one word.
+
+    >>> join_relative_times(["events", "--from-time", "-1h", "--json", "--", "--from-time", "-1h"])
+    ['events', '--from-time=-1h', '--json', '--', '--from-time', '-1h']
+    """
+    joined: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*joined, word, *rest]
+        if word in _TIME_OPTIONS and rest and _RELATIVE_TIME.fullmatch(rest[0]):
+            word = f"{word}={rest.pop(0)}"
+        joined.append(word)
+    return joined
 
 
 def header(text: str) -> tuple[str, bytes]:
@@ -213,6 +241,14 @@ def header(text: str) -> tuple[str, bytes]:
             f"{text!r}: the name of a header is UTF-8; its value may be any bytes"
         ) from None
     return name, os.fsencode(value)
+
+
+def _before_now(text: str) -> datetime:
+    span = duration(text[1:])
+    try:
+        return datetime.now(UTC) - span
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is before the year 1: name a shorter span") from None
 
 
 def _quantity(text: str) -> tuple[Fraction, str]:

@@ -8,10 +8,12 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 NULL = "∅"
 
 _GAP = "  "
+_CUT_WIDTH_MIN = 8
 _COLUMN_WIDTH_MAX = 250  # a topic's name fits; a key of a megabyte must not make every line that long
 
 
@@ -30,11 +32,24 @@ def print_ack(entry: Mapping[str, object]) -> None:
         print_json(entry)
         flush()
     except BrokenPipeError as error:
-        raise OSError("nobody takes the acks any more: nothing more was written") from error
+        raise OSError("nobody reads the acks any more: nothing more was written") from error
 
 
 def json_line(entry: Mapping[str, object]) -> str:
     return json.dumps(entry, ensure_ascii=not _writes_utf8(), separators=(",", ":"))
+
+
+def json_line_with(entry: Mapping[str, object], name: str, raw: str) -> str:
+    """As `json_line`, with a last field whose value is JSON text: it keeps all digits of its numbers.
+
+    >>> json_line_with({"n": 1}, "payload", '{"price":\\n1.10}')
+    '{"n":1,"payload":{"price": 1.10}}'
+    """
+    # A line end is a blank between two tokens: in a string of JSON it is escaped.
+    text = raw.replace("\r", " ").replace("\n", " ")
+    if not _writes_utf8():
+        text = "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text)
+    return f"{json_line(entry)[:-1]},{json.dumps(name)}:{text}}}"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
@@ -64,14 +79,25 @@ def flush() -> None:
 class Table:
     """A table without an end: the first rows that are flushed decide the widths of the columns.
 
-    Lines are cut at `width`, so that one record stays one line of a terminal.
+    Lines are cut at `width`, so that one record stays one line of a terminal. The last column keeps a third of that:
+    cells of the column `cut` are cut for it, and on a narrow terminal the column `left_out_if_narrow` is left out.
     """
 
-    def __init__(self, columns: Sequence[str], numbers: Sequence[str] = (), width: int | None = None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        numbers: Sequence[str] = (),
+        width: int | None = None,
+        *,
+        cut: str | None = None,
+        left_out_if_narrow: str | None = None,
+    ) -> None:
         self._columns = columns
         self._numbers = [column in numbers for column in columns]
         self._width = width
-        self._widths: list[int] | None = None
+        self._cut = None if cut is None else columns.index(cut)
+        self._left_out_if_narrow = None if left_out_if_narrow is None else columns.index(left_out_if_narrow)
+        self._layout: _Layout | None = None
         self._rows: list[Sequence[str]] = []
 
     def add(self, rows: Sequence[Sequence[str]]) -> None:
@@ -79,21 +105,50 @@ class Table:
 
     def flush(self) -> None:
         rows, self._rows = self._rows, []
-        if self._widths is None:
+        if self._layout is None:
             longest = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
-            self._widths = [min(width, _COLUMN_WIDTH_MAX) for width in longest]
+            self._layout = self._lay_out([min(width, _COLUMN_WIDTH_MAX) for width in longest])
             rows = [self._columns, *rows]
-        lines = [self._line(row, self._widths) for row in rows]
+        lines = [self._line(row, self._layout) for row in rows]
         if lines:
             print("\n".join(lines))
 
-    def _line(self, row: Sequence[str], widths: list[int]) -> str:
-        cells = [
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, self._numbers, strict=True)
-        ]
+    def _lay_out(self, widths: list[int]) -> "_Layout":
+        everything = list(range(len(widths)))
+        if self._width is None or self._cut is None:
+            return _Layout(widths, everything, None)
+        room = self._room_for_cut(widths, everything, self._width)
+        narrow = room < min(widths[self._cut], _CUT_WIDTH_MIN)
+        if narrow and self._left_out_if_narrow is not None:
+            everything.remove(self._left_out_if_narrow)
+            room = self._room_for_cut(widths, everything, self._width)
+        room = max(room, _CUT_WIDTH_MIN)
+        widths[self._cut] = min(widths[self._cut], room)
+        return _Layout(widths, everything, room)
+
+    def _room_for_cut(self, widths: list[int], shown: list[int], width: int) -> int:
+        """The columns that are left for the cells of the column `cut`."""
+        others = sum(widths[place] for place in shown[:-1] if place != self._cut)
+        return width - width // 3 - others - len(_GAP) * (len(shown) - 1)
+
+    def _line(self, row: Sequence[str], layout: "_Layout") -> str:
+        cells = [self._cell(place, row[place], layout) for place in layout.shown]
         line = _GAP.join(cells).rstrip()
         return line if self._width is None else _cut(line, self._width)
+
+    def _cell(self, place: int, text: str, layout: "_Layout") -> str:
+        if place == self._cut and layout.cut_at is not None:
+            text = _cut(text, layout.cut_at)
+        width = layout.widths[place]
+        return text.rjust(width) if self._numbers[place] else text.ljust(width)
+
+
+class _Layout(NamedTuple):
+    widths: list[int]
+    shown: list[int]
+    """The places of the columns that are shown."""
+    cut_at: int | None
+    """Where the cells of the column `cut` are cut."""
 
 
 def text_of(data: bytes | None) -> str:
@@ -134,6 +189,21 @@ def json_of(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def bytes_of(text: object) -> bytes | None:
+    """The bytes that `json_of` has made this of; ValueError if it has made it of none.
+
+    >>> bytes_of("hi"), bytes_of({"base64": "/w=="}), bytes_of(None)
+    (b'hi', b'\\xff', None)
+    """
+    if text is None:
+        return None
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, dict) and list(text) == ["base64"] and isinstance(text["base64"], str):
+        return base64.b64decode(text["base64"], validate=True)
+    raise ValueError(f'{json.dumps(text)} is no string, no null and no {{"base64": "…"}}')
 
 
 def time_of(timestamp_ms: int) -> str:

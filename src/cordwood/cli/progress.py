@@ -11,11 +11,15 @@ _EVERY_SECONDS = 0.2
 
 
 class Progress:
-    """Counts records and bytes; shows nothing if stderr is no terminal, or for work that is done at once."""
+    """Counts records and bytes; shows nothing if stderr is no terminal, or for work that is done at once.
 
-    def __init__(self, doing: str) -> None:
+    Work that does not know its bytes adds none, and shows its records alone.
+    """
+
+    def __init__(self, doing: str, things: str = "records", *, shown: bool = True) -> None:
         self._doing = doing
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._things = things
+        self._on_terminal = shown and sys.stderr is not None and sys.stderr.isatty()
         self._began = self._shown = time.monotonic()
         self._records = 0
         self._bytes = 0
@@ -39,6 +43,8 @@ class Progress:
             print(f"\r{' ' * len(self._line)}\r", end="", file=sys.stderr, flush=True)
 
     def _show(self, seconds: float) -> None:
-        line = f"{self._doing}: {self._records:,} records, {size_of(self._bytes)}, {size_of(self._bytes / seconds)}/s"
+        line = f"{self._doing}: {self._records:,} {self._things}"
+        if self._bytes:
+            line += f", {size_of(self._bytes)}, {size_of(self._bytes / seconds)}/s"
         print(f"\r{line.ljust(len(self._line))}", end="", file=sys.stderr, flush=True)
         self._line = line

@@ -11,6 +11,7 @@ from cordwood.log.topics import LEFT_OUT, checked_folder_replication
 from cordwood.url import FileUrl, Url
 
 from . import FAILED, Commands
+from .asking import confirm
 from .checked import (
     partitions,
     retention,
@@ -19,7 +20,7 @@ from .checked import (
     retention_or_none,
     topic_name,
 )
-from .connection import making, reading, writing
+from .connection import making, missing_topic, reading, removing
 from .options import add_common, count, wants_json
 from .output import print_json, print_table, size_of, span_of
 
@@ -162,45 +163,35 @@ def _alter(args: argparse.Namespace) -> int:
     # Checked before the command opens the folder and takes its lock.
     if args.retention is LEFT_OUT and args.retention_bytes is LEFT_OUT:
         raise InvalidInput("nothing to change was named: say --retention or --retention-bytes; none removes a limit")
-    return writing(_alter_now)(args)
+    return removing(_alter_now)(args)
 
 
 async def _alter_now(cw: Client, args: argparse.Namespace) -> None:
     try:
         info = await cw.alter_topic(args.name, retention=args.retention, retention_bytes=args.retention_bytes)
     except NotFound as error:
-        raise _missing(args.name) from error
+        raise missing_topic(args.name) from error
     _print_one(info, args)
 
 
 def _delete(args: argparse.Namespace) -> int:
     # Asked before the command opens anything: a user who thinks it over holds no lock.
-    if not args.yes and not _confirm(args.name):
+    why = f"deleting topic {args.name!r} deletes its records for good"
+    if not args.yes and not confirm(f"delete topic {args.name!r} and all its records?", why):
         print("nothing was deleted", file=sys.stderr)
         return FAILED
-    return writing(_delete_now)(args)
+    return removing(_delete_now)(args)
 
 
 async def _delete_now(cw: Client, args: argparse.Namespace) -> None:
     try:
         await cw.delete_topic(args.name)
     except NotFound as error:
-        raise _missing(args.name) from error
+        raise missing_topic(args.name) from error
     if wants_json(args):
         print_json({"topic": args.name, "deleted": True})
     else:
         print(f"deleted {args.name}")
-
-
-def _missing(name: str) -> NotFound:
-    return NotFound(f"topic {name!r} does not exist: `cordwood topics` lists those that do")
-
-
-def _confirm(name: str) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput(f"deleting topic {name!r} deletes its records for good: say --yes")
-    print(f"delete topic {name!r} and all its records? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _print_one(info: TopicInfo, args: argparse.Namespace) -> None:

@@ -4,12 +4,21 @@ import argparse
 
 from cordwood.cli import Commands
 from cordwood.cli.checked import topic_name
-from cordwood.cli.connection import one_partition, partitions_of, reading, topic_info, writing
+from cordwood.cli.connection import (
+    missing_topic,
+    one_partition,
+    partitions_of,
+    reading,
+    removing,
+    topic_info,
+    writing,
+)
 from cordwood.cli.options import IntermixedParser, add_common, add_partition, count, header, moment, offset, wants_json
 from cordwood.cli.output import print_json, print_table
 from cordwood.client import Client
+from cordwood.errors import NotFound
 
-from .append import append
+from .append import INPUTS, append
 from .read import read
 
 
@@ -28,8 +37,8 @@ def _add_read(verbs: Commands) -> None:
     parser = verbs.add_parser(
         "read",
         help="show records",
-        description="Show records, up to the end as it is now. Reading never disturbs a writer, and sees only what is"
-        " durable.",
+        description="Show records, up to the current end. Reading never disturbs a writer, and shows only durable"
+        " records.",
     )
     _add_topic(parser)
     add_partition(parser, "all, one after the other; with --follow as they come")
@@ -38,12 +47,21 @@ def _add_read(verbs: Commands) -> None:
     first.add_argument(
         "--from-time",
         type=moment,
-        metavar="ISO",
-        help="begin with the first record of this time or later (no zone: UTC)",
+        metavar="TIME",
+        help="begin with the first record of this time or later: ISO 8601 (no zone: UTC), or -1h for an hour ago"
+        " (s, m, h, d)",
+    )
+    first.add_argument(
+        "--last", type=count, metavar="N", help="begin N offsets before the end, in each partition: the last N records"
     )
     parser.add_argument("--stop", type=offset, metavar="N", help="one past the last offset (default: the end)")
     parser.add_argument("--limit", type=count, metavar="N", help="stop after N records")
     parser.add_argument("--follow", action="store_true", help="at the end, wait for more until interrupted")
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="print values alone, as the bytes they are, with a line end after each; null is an empty line",
+    )
     parser.set_defaults(run=reading(read))
 
 
@@ -52,7 +70,7 @@ def _add_append(verbs: Commands) -> None:
         "append",
         help="append records",
         description="Append each VALUE as a record, all in one atomic batch; without any, each line of standard input,"
-        " in batches as they come. What was acked when it is interrupted or fails is printed, and stays.",
+        " in batches as they come. If it fails or is interrupted, it prints the acked records, which stay.",
     )
     _add_topic(parser)
     parser.add_argument(
@@ -60,6 +78,13 @@ def _add_append(verbs: Commands) -> None:
     )
     parser.add_argument(
         "--file", action="append", default=[], metavar="FILE", help="the whole file as one record; repeatable"
+    )
+    parser.add_argument(
+        "--input",
+        choices=INPUTS,
+        default="lines",
+        help="how to read standard input: a line is a value, or (json) a record as `log read --json` prints it"
+        " (default: lines)",
     )
     parser.add_argument("--key", metavar="K", help="the key of every record (default: none)")
     parser.add_argument(
@@ -92,7 +117,7 @@ def _add_trim(verbs: Commands) -> None:
     _add_topic(parser)
     parser.add_argument("--before", type=offset, required=True, metavar="N", help="the first offset to keep")
     add_partition(parser, "the only one; needed where there are several")
-    parser.set_defaults(run=writing(_trim))
+    parser.set_defaults(run=removing(_trim))
 
 
 def _add_topic(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +131,10 @@ async def _bounds(cw: Client, args: argparse.Namespace) -> None:
 
 
 async def _trim(cw: Client, args: argparse.Namespace) -> None:
-    info = await topic_info(cw, args.topic)
+    try:
+        info = await cw.topic(args.topic)
+    except NotFound as error:
+        raise missing_topic(args.topic) from error
     partition = one_partition(info, args.partition, "each has offsets of its own")
     await cw.log(args.topic, partition).trim(before=args.before)
     await _print_bounds(cw, args, range(partition, partition + 1))

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from cordwood.errors import CordwoodError, InvalidInput, TooLarge
 from cordwood.log import TopicInfo
 from cordwood.records import Batch
 
+from .json_records import LINE_BYTES_A_BYTE, JsonRecord, parse_record
 from .lines import LineBatches
+
+INPUTS = ("lines", "json")
 
 _RECORD_BYTES = 32  # more than the offsets, validity and timestamp of a record take in a frame
 
@@ -23,6 +27,8 @@ _RECORD_BYTES = 32  # more than the offsets, validity and timestamp of a record 
 async def append(cw: Client, args: argparse.Namespace) -> None:
     if args.values and args.file:
         raise InvalidInput("there are VALUEs and --file as well: give one of them")
+    if args.input == "json" and (args.values or args.file or args.key is not None or args.header):
+        raise InvalidInput("with --input json standard input has the records whole: leave out VALUEs and other options")
     info = await topic_info(cw, args.topic)
     appender = _Appender(cw, info, args)
     try:
@@ -30,6 +36,8 @@ async def append(cw: Client, args: argparse.Namespace) -> None:
             await appender.append([os.fsencode(value) for value in args.values])
         elif args.file:
             await _append_files(appender, args.file, info.batch_bytes_max)
+        elif args.input == "json":
+            await _append_json(appender, info.batch_bytes_max)
         else:
             await _append_lines(appender, info.batch_bytes_max)
     finally:
@@ -53,15 +61,36 @@ def _content(path: str, bytes_max: int) -> bytes:
 
 
 async def _append_lines(appender: "_Appender", bytes_max: int) -> None:
-    if sys.stdin is None:
-        raise InvalidInput("standard input is closed: give VALUEs or --file")
-    if sys.stdin.isatty():
-        print("a record a line; end with Ctrl-D", file=sys.stderr)
-    batches = LineBatches(sys.stdin.fileno(), appender.record_bytes, bytes_max)
+    batches = LineBatches(_input(), appender.record_bytes, bytes_max)
     with Progress("appended") as progress:
         while lines := await batches.next():
             await appender.append(lines)
             progress.add(len(lines), sum(map(len, lines)))
+
+
+async def _append_json(appender: "_Appender", bytes_max: int) -> None:
+    batches = LineBatches(_input(), appender.record_bytes, bytes_max, bytes_max * LINE_BYTES_A_BYTE)
+    seen = 0
+    with Progress("appended") as progress:
+        while lines := await batches.next():
+            records: list[JsonRecord] = []
+            try:
+                for line in lines:
+                    seen += 1
+                    records.append(appender.checked(parse_record(line, seen), seen))
+            finally:
+                # Also after a wrong line: those before it are appended, so that its number says where to continue.
+                if records:
+                    await appender.append_records(records)
+            progress.add(len(lines), sum(map(len, lines)))
+
+
+def _input() -> int:
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed: give VALUEs or --file")
+    if sys.stdin.isatty():
+        print("a record a line; end with Ctrl-D", file=sys.stderr)
+    return sys.stdin.fileno()
 
 
 class _Appender:
@@ -69,11 +98,11 @@ class _Appender:
 
     def __init__(self, cw: Client, info: TopicInfo, args: argparse.Namespace) -> None:
         self._cw = cw
+        self._info = info
         self._topic = info.name
         self._json = wants_json(args)
-        self._partition: int | None = None
-        if args.partition is not None or info.partitions == 1:
-            self._partition = partitions_of(info, args.partition)[0]
+        self._wanted: int | None = None if args.partition is None else partitions_of(info, args.partition)[0]
+        self._partition = 0 if self._wanted is None and info.partitions == 1 else self._wanted
         self._key = None if args.key is None else os.fsencode(args.key)
         self._headers = args.header
         self.acked: dict[int, tuple[int, int, int]] = {}
@@ -87,12 +116,40 @@ class _Appender:
     async def append(self, values: Sequence[bytes]) -> None:
         keys = None if self._key is None else [self._key] * len(values)
         headers = [self._headers] * len(values) if self._headers else None
-        batch = Batch.of(values, keys=keys, headers=headers)
+        await self._append(Batch.of(values, keys=keys, headers=headers), self._partition)
+
+    def checked(self, record: JsonRecord, number: int) -> JsonRecord:
+        """The record of this line, if the topic has its partition, or the command names another."""
+        partition, partitions = record.partition, self._info.partitions
+        if self._wanted is None and partition is not None and not 0 <= partition < partitions:
+            raise InvalidInput(
+                f"line {number} is of partition {partition}, and topic {self._topic!r} has 0 to {partitions - 1}:"
+                " say --partition N, or leave it out of the lines, and the key decides"
+            )
+        return record
+
+    async def append_records(self, records: Sequence[JsonRecord]) -> None:
+        """Append them to their own partitions, in order, unless the command names one."""
+        now = int(time.time() * 1000)
+        parts: dict[int | None, list[JsonRecord]] = {}
+        for record in records:
+            place = record.partition if self._wanted is None else self._wanted
+            parts.setdefault(place, []).append(record)
+        for place, part in parts.items():
+            batch = Batch.of(
+                [record.value for record in part],
+                keys=[record.key for record in part],
+                headers=[record.headers for record in part],
+                timestamps=[now if record.timestamp is None else record.timestamp for record in part],
+            )
+            await self._append(batch, place)
+
+    async def _append(self, batch: Batch, partition: int | None) -> None:
         try:
-            if self._partition is None:
+            if partition is None:
                 self._note(await self._cw.append(self._topic, batch))
             else:
-                self._note({self._partition: await self._cw.log(self._topic, self._partition).append(batch)})
+                self._note({partition: await self._cw.log(self._topic, partition).append(batch)})
         except CordwoodError as error:
             self._note(error.written or {})
             raise

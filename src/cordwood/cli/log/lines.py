@@ -16,14 +16,17 @@ class LineBatches:
     """Takes the lines that are ready, up to a batch, and waits only while there are none.
 
     So each line of a program that writes now and then is appended at once, and a large file is appended in large
-    batches. `record_bytes` are the bytes of a record besides its line.
+    batches. `record_bytes` are the bytes of a record besides its line, `append_bytes_max` the limit of an append. A
+    line that is no value itself may be longer than that: `line_bytes_max`.
     """
 
-    def __init__(self, descriptor: int, record_bytes: int, line_bytes_max: int) -> None:
+    def __init__(
+        self, descriptor: int, record_bytes: int, append_bytes_max: int, line_bytes_max: int | None = None
+    ) -> None:
         self._descriptor = descriptor
         self._record_bytes = record_bytes
-        self._line_bytes_max = line_bytes_max
-        self._batch_bytes = min(BATCH_BYTES, line_bytes_max // 2)
+        self._line_bytes_max = append_bytes_max if line_bytes_max is None else line_bytes_max
+        self._batch_bytes = min(BATCH_BYTES, append_bytes_max // 2)
         self._lines: list[bytes] = []
         self._rest: list[bytes] = []
         self._rest_bytes = 0

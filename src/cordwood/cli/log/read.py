@@ -1,17 +1,16 @@
-"""`cordwood log read`: records as a table or as JSON lines."""
+"""`cordwood log read`: records as a table, as JSON lines, or their values alone."""
 
 import argparse
 import asyncio
-import os
 import shutil
-import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from cordwood.cli.connection import partitions_of, topic_info
 from cordwood.cli.options import wants_json
 from cordwood.cli.output import Table, flush, json_line, json_of, shown, text_of, time_of
+from cordwood.cli.output_pipe import while_somebody_reads
 from cordwood.cli.progress import Progress
 from cordwood.client import Client
 from cordwood.errors import InvalidInput
@@ -26,18 +25,26 @@ class _Printer(Protocol):
 
 
 async def read(cw: Client, args: argparse.Namespace) -> None:
+    if args.raw and wants_json(args):
+        raise InvalidInput("there are --raw and --json: give one of them")
     info = await topic_info(cw, args.topic)
     partitions = partitions_of(info, args.partition)
     if len(partitions) > 1 and (args.start is not None or args.stop is not None):
         raise InvalidInput(
             f"topic {info.name!r} has {info.partitions} partitions, and each has offsets of its own: say --partition N"
         )
-    printer = _JsonPrinter(info.name) if wants_json(args) else _TablePrinter(info)
+    printer = _printer(info, args)
     printing = asyncio.ensure_future(_print_all([cw.log(info.name, n) for n in partitions], args, printer))
     if args.follow:
-        await _while_somebody_reads(printing)
+        await while_somebody_reads(printing)
     else:
         await printing
+
+
+def _printer(info: TopicInfo, args: argparse.Namespace) -> _Printer:
+    if args.raw:
+        return _RawPrinter()
+    return _JsonPrinter(info.name) if wants_json(args) else _TablePrinter(info)
 
 
 async def _print_all(logs: Sequence[Log], args: argparse.Namespace, printer: _Printer) -> None:
@@ -104,41 +111,21 @@ async def _first_failure(tasks: Sequence["asyncio.Future[None]"]) -> None:
 
 
 async def _start(log: Log, args: argparse.Namespace) -> int | None:
-    if args.from_time is None:
-        start: int | None = args.start
-        return start
-    return await log.offset_at(args.from_time)
+    if args.from_time is not None:
+        return await log.offset_at(args.from_time)
+    if args.last is not None:
+        first, end = await log.bounds()
+        return max(first, (end if args.stop is None else min(args.stop, end)) - int(args.last))
+    start: int | None = args.start
+    return start
 
 
-async def _while_somebody_reads(printing: "asyncio.Future[None]") -> None:
-    """Stop as soon as the reader of the pipe closes it: a follower may have nothing to write for hours."""
-    output = _output_pipe()
-    if output is None:
-        await printing
-        return
-    loop = asyncio.get_running_loop()
-    alone = asyncio.Event()
-    tasks: list[asyncio.Future[Any]] = [printing, asyncio.ensure_future(alone.wait())]
-    # The writing end of a pipe is never readable; the loop reports it when its reader has closed it.
-    loop.add_reader(output, alone.set)
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not printing.done():
-            raise BrokenPipeError
-        printing.result()
-    finally:
-        loop.remove_reader(output)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+class _RawPrinter:
+    """The bytes of each value, and a line end."""
 
-
-def _output_pipe() -> int | None:
-    try:
-        descriptor = sys.stdout.fileno()
-    except (AttributeError, OSError):
-        return None  # closed, or replaced by an object without a descriptor
-    return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    def print(self, partition: int, batch: StoredBatch) -> None:
+        if sys.stdout is not None:  # the parent process may have closed it
+            sys.stdout.buffer.write(b"".join([(value or b"") + b"\n" for value in batch.values]))
 
 
 class _JsonPrinter:
@@ -168,7 +155,9 @@ class _TablePrinter:
         self._with_partition = info.partitions > 1
         columns = [*(["PARTITION"] if self._with_partition else []), "OFFSET", "TIME (UTC)", "KEY", "VALUE"]
         width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
-        self._table = Table(columns, numbers=("PARTITION", "OFFSET"), width=width)
+        self._table = Table(
+            columns, numbers=("PARTITION", "OFFSET"), width=width, cut="KEY", left_out_if_narrow="TIME (UTC)"
+        )
 
     def print(self, partition: int, batch: StoredBatch) -> None:
         first = [str(partition)] if self._with_partition else []

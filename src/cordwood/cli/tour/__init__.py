@@ -29,7 +29,20 @@ from cordwood.url import FileUrl, parse_url
 
 from .stage import Missing, Stage, filesystem_of
 
-CHAPTERS = ("topic", "append", "writers", "columns", "arrow", "spark", "blocking", "follow", "crash", "trim", "wal")
+CHAPTERS = (
+    "topic",
+    "append",
+    "writers",
+    "columns",
+    "arrow",
+    "spark",
+    "blocking",
+    "follow",
+    "crash",
+    "trim",
+    "wal",
+    "journal",
+)
 
 _TERMINATED = 143  # as a shell reports a program that SIGTERM ended
 _CHAPTER_SECONDS_MAX = 120

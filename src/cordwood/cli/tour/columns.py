@@ -27,7 +27,7 @@ async def run(stage: Stage) -> Facts:
     stage.say(
         f"{records:,} records in {batches:,} batches, {size_of(size)} of values, in {seconds * 1000:.0f} ms:"
         f" {size_of(size / seconds)}/s and {records / seconds:,.0f} records a second, every checksum checked."
-        " A batch's columns are views of what was read from the disk."
+        " A batch's columns are views of the bytes from the disk."
     )
     return {
         "records": records,

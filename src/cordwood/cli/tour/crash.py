@@ -9,7 +9,7 @@ from cordwood.errors import CordwoodError
 from .crash_writer import BATCH_RECORDS, TOPIC, WRITERS, values
 from .stage import Facts, Stage, url_of
 
-TITLE = "kill -9, and what is left"
+TITLE = "kill -9, and the records that survive it"
 
 
 class _Ack(NamedTuple):

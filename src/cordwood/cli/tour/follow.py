@@ -18,7 +18,7 @@ async def run(stage: Stage) -> Facts:
     log = stage.cw.log(TOPIC)
     _, stop = await log.bounds()
     command = ["log", "read", TOPIC, "--follow", "--json", "--start", str(stop), "--limit", str(_RECORDS)]
-    stage.say("One process writes a folder, any number read it, and see only what is durable. Another process runs:")
+    stage.say("One process writes a folder, any number read it, and see only durable records. Another process runs:")
     stage.show(f"cordwood {' '.join(command)}")
     delays = []
     async with stage.process("-m", "cordwood", *command, "--url", stage.url) as follower:

@@ -43,7 +43,7 @@ async def run(stage: Stage) -> Facts:
     stage.show(f'pipeline.read_stream(spark, "{stage.url}", "{TOPIC}", startingOffsets="earliest")')
     stage.say(
         f"The same as a stream, by a query that was started twice with one checkpoint: {facts['streamed']:,} records,"
-        f" then {facts['streamed_again']:,}, in {facts['stream_seconds']:.1f} s. It goes on where it was."
+        f" then {facts['streamed_again']:,}, in {facts['stream_seconds']:.1f} s. It continues where it was."
     )
     return facts
 

@@ -139,5 +139,5 @@ def filesystem_of(path: Path) -> str:
         kinds[Path(mount.replace("\\040", " "))] = kind
     kind = next((kinds[place] for place in (path, *path.parents) if place in kinds), "unknown file system")
     if kind in {"tmpfs", "ramfs"}:
-        return f"{kind}: memory, so what is said of syncs says little; --folder puts it on a disk"
+        return f"{kind}: memory, so the times of syncs mean little; --folder puts it on a disk"
     return kind

@@ -24,5 +24,5 @@ async def run(stage: Stage) -> Facts:
         async for _ in log.read(start=start):
             raise CordwoodError(f"record {start} was trimmed, and can be read")
     except Trimmed as trimmed:
-        stage.say(f"Reading from {start} raises Trimmed, with start={trimmed.start}; offsets go on from {stop}.")
+        stage.say(f"Reading from {start} raises Trimmed, with start={trimmed.start}; offsets continue from {stop}.")
     return {"records": stop - start, "disk_bytes_before": before, "disk_bytes_after": after}

@@ -32,7 +32,7 @@ async def run(stage: Stage) -> Facts:
     async def apply(table: int, entries: TableEntries) -> None:
         wanted = [payload(table, sequence) for sequence in entries.sequences]
         if entries.sequences[0] != found[table] + 1 or list(entries.payloads) != wanted:
-            raise CordwoodError(f"table {table} is not what was written, from its entry {entries.sequences[0]} on")
+            raise CordwoodError(f"table {table} differs from the writes, from its entry {entries.sequences[0]} on")
         found[table] = entries.sequences[-1]
 
     stage.show("report = await region.recover(apply)")
@@ -60,8 +60,9 @@ async def run(stage: Stage) -> Facts:
             after = region.stats().bytes
             following = await region.write(0, [b"and so on"])
     stage.say(
-        f"What a table has put elsewhere it marks; the cleaner trims what no table needs: of {before / 2**20:.1f} MiB"
-        f" that had to be kept, {after:,} bytes have to be now. Numbers only grow: table 0 goes on with {following[0]}."
+        f"A table marks entries that it has stored elsewhere; the cleaner trims entries that no table needs:"
+        f" of {before / 2**20:.1f} MiB that had to be kept, {after:,} bytes have to be now. Numbers only grow: table 0"
+        f" continues with {following[0]}."
     )
     return {
         "tables": len(acked),

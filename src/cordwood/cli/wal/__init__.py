@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from cordwood.cli import Commands
 from cordwood.cli.checked import region_id, table_id, wal_name
-from cordwood.cli.connection import making, reading, writing
+from cordwood.cli.connection import making, reading, removing
 from cordwood.cli.options import IntermixedParser, add_common, count, offset
 from cordwood.url import Url
 from cordwood.wal.formats.by_name import FORMATS
@@ -76,12 +76,12 @@ def _add_changing(verbs: Commands) -> None:
     )
     _add_table(parser, _WRITTEN)
     parser.add_argument("--through", type=offset, required=True, metavar="N", help="the last number that is deleted")
-    parser.set_defaults(run=writing(mark))
+    parser.set_defaults(run=removing(mark))
     parser = verbs.add_parser(
         "clean", help="make room", description="Trim a region up to the oldest entry that a table still needs." + _TAKES
     )
     _add_region(parser, _WRITTEN)
-    parser.set_defaults(run=writing(clean))
+    parser.set_defaults(run=removing(clean))
 
 
 def _check_table(url: Url, args: argparse.Namespace) -> None:
