@@ -5,8 +5,15 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.packaging.interpreters import describe_interpreters
+
 # The first one must be imported before anything of cordwood is.
-pytest_plugins = ["tests.lock_order", "cordwood.testing.kafka.fixtures", "tests.surroundings"]
+pytest_plugins = [
+    "tests.support.lock_order",
+    "cordwood.testing.kafka.fixtures",
+    "tests.support.surroundings",
+    "tests.support.golden",
+]
 
 # A slow or busy machine is no failure.
 settings.register_profile("cordwood", deadline=None)
@@ -24,3 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kills", type=int, default=15, help="how often the kill tests kill a writing process (15)")
     group.addoption("--seeds", type=int, default=1, help="power cuts by chance at each operation of a history (1)")
     group.addoption("--flips", type=int, default=8, help="flip one of so many bits of a folder; 1 flips all (8)")
+
+
+def pytest_report_header() -> str:
+    return describe_interpreters()

@@ -38,6 +38,20 @@ def test_these_are_the_commands() -> None:
         "wal write",
         "wal mark",
         "wal clean",
+        "journal",
+        "journal topics",
+        "journal append",
+        "journal read",
+        "journal follow",
+        "journal recover",
+        "journal pointer",
+        "journal delete",
+        "journal purge",
+        "journal ids",
+        "journal explain",
+        "journal dead-letters",
+        "journal skip",
+        "journal catch-up",
         "tour",
     ]
 
@@ -48,7 +62,7 @@ def test_every_command_has_help(run: Command, path: tuple[str, ...]) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"usage: {' '.join(('cordwood', *path))} ")
     # Where the logs are and what machines read: the same words everywhere.
-    if path not in {(), ("log",), ("wal",)}:
+    if path not in {(), ("log",), ("wal",), ("journal",)}:
         assert "--url URL" in ran.out
         assert "--json" in ran.out
 

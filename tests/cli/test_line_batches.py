@@ -9,10 +9,10 @@ from cordwood.cli.log import lines as lines_module
 from cordwood.cli.log.lines import BATCH_BYTES, LineBatches
 
 
-async def batches_of(path: Path, record_bytes: int = 32, line_bytes_max: int = 2 << 20) -> list[list[bytes]]:
+async def batches_of(path: Path, record_bytes: int = 32, append_bytes_max: int = 2 << 20) -> list[list[bytes]]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        source = LineBatches(descriptor, record_bytes, line_bytes_max)
+        source = LineBatches(descriptor, record_bytes, append_bytes_max)
         batches = []
         while batch := await source.next():
             batches.append(batch)
@@ -52,7 +52,7 @@ async def test_a_line_that_is_more_than_a_batch_goes_alone(tmp_path: Path) -> No
 
 async def test_a_log_that_takes_little_gets_small_batches(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"0123456789\n" * 1000)
-    batches = await batches_of(tmp_path / "lines", record_bytes=2, line_bytes_max=240)
+    batches = await batches_of(tmp_path / "lines", record_bytes=2, append_bytes_max=240)
     assert {len(batch) for batch in batches} == {10}
 
 
@@ -60,7 +60,7 @@ async def test_an_input_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(IsADirectoryError) as caught:
-            await LineBatches(folder, record_bytes=0, line_bytes_max=100).next()
+            await LineBatches(folder, record_bytes=0, append_bytes_max=100).next()
     finally:
         os.close(folder)
     assert caught.value.filename == "the input"

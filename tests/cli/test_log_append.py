@@ -229,7 +229,7 @@ def test_where_nobody_hears_the_acks_any_more_it_fails_and_appends_no_more(
     # Its input stays open: it ends by itself.
     assert process.wait(30) == 1
     assert process.stderr is not None
-    assert process.stderr.read() == b"cordwood: the output: nobody takes the acks any more: nothing more was written\n"
+    assert process.stderr.read() == b"cordwood: the output: nobody reads the acks any more: nothing more was written\n"
 
 
 @pytest.mark.processes
@@ -270,3 +270,71 @@ def test_a_second_writer_is_one_line_with_the_pid_of_the_first(start: Start) -> 
     assert (second.returncode, out, err.count(b"\n")) == (1, b"", 1)
     assert f"process {first.pid}".encode() in err
     assert b"try again when that one has closed it" in err
+
+
+def test_records_that_were_read_as_json_are_appended_whole(run: Command) -> None:
+    run("log", "append", "many", "--partition", "2", "--key", "k", "--header", "h=1", "one", "two\nlines")
+    run("log", "append", "many", "--partition", "1", os.fsdecode(b"\xff\x00"), "", "\x1f café")
+    run("topics", "create", "copy", "--partitions", "4")
+    read = run("log", "read", "many", "--json").out
+    ran = run("log", "append", "copy", "--input", "json", stdin=read.encode())
+    assert (ran.code, ran.err) == (0, "")
+    assert run("log", "read", "copy", "--json").out == read.replace('"topic":"many"', '"topic":"copy"')
+
+
+def test_nulls_and_times_of_json_records_are_kept(run: Command) -> None:
+    lines = [
+        b'{"value": null, "key": "", "timestamp": 5, "headers": [["h", null], ["h", {"base64": "/w=="}]]}',
+        b'{"value": ""}',
+    ]
+    assert run("log", "append", "events", "--input", "json", stdin=b"\n".join(lines)).code == 0
+    first, second = stored(run)
+    assert (first["value"], first["key"], first["timestamp"]) == (None, "", 5)
+    assert first["headers"] == [["h", None], ["h", {"base64": "/w=="}]]
+    assert (second["value"], second["key"], second["headers"]) == ("", None, [])
+    assert second["timestamp"] > 1_700_000_000_000
+
+
+def test_the_partition_of_the_command_is_that_of_all_json_records(run: Command) -> None:
+    lines = b'{"value": "a", "partition": 1}\n{"value": "b", "partition": 9}\n'
+    assert run("log", "append", "many", "--partition", "3", "--input", "json", stdin=lines).code == 0
+    assert [(record["partition"], record["value"]) for record in stored(run, "many")] == [(3, "a"), (3, "b")]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("no json", "Expecting value"),
+        ("[]", "it is no JSON object"),
+        ('{"key": "k"}', "it has no value"),
+        ('{"value": 5}', "5 is no string"),
+        ('{"value": {"base64": "?"}}', ""),
+        ('{"value": "\\ud800"}', "surrogates"),
+        ('{"value": "v", "headers": ["h"]}', "no pair of a name and a value"),
+        ('{"value": "v", "timestamp": "now"}', "no whole number"),
+        ('{"value": "v", "vaule": "v"}', "'vaule' is no part of a record"),
+        ('{"value": "v", "partition": 1}', "line 3 is of partition 1, and topic 'events' has 0 to 0"),
+        ("[" * 100_000, ""),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_wrong_line_is_named_and_those_before_it_are_appended(run: Command, line: str, why: str) -> None:
+    lines = ["first", "second"]
+    stdin = "".join(f'{{"value": "{value}"}}\n' for value in lines) + f'{line}\n{{"value": "later"}}\n'
+    ran = run("log", "append", "events", "--input", "json", stdin=stdin.encode())
+    assert ran.code == 2
+    assert ran.err.startswith("cordwood: line 3 ")
+    assert why in ran.err
+    assert values(run) == lines
+
+
+def test_a_value_as_large_as_the_limit_allows_is_taken_from_json(run: Command) -> None:
+    value = "\x01" * 1_900_000  # six bytes each in JSON
+    assert run("log", "append", "events", "--input", "json", stdin=json.dumps({"value": value}).encode()).code == 0
+    assert values(run) == [value]
+
+
+@pytest.mark.parametrize("arguments", ["a", "--file x", "--key k", "--header h=1", "--input xml"])
+def test_json_records_come_without_other_sources(run: Command, arguments: str) -> None:
+    ran = run("log", "append", "events", "--input", "json", *arguments.split())
+    assert (ran.code, ran.out) == (2, "")

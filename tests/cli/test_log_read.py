@@ -1,5 +1,6 @@
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -97,6 +98,8 @@ def test_what_part_is_read(run: Command, arguments: str, expected: list[int]) ->
         "events --limit 0",
         "events --from-time yesterday",
         "events --start 1 --from-time 2023-11-14",
+        "events --start 1 --last 1",
+        "events --last 0",
         "many --start 1",
         "many --stop 1",
         "a/b",
@@ -298,3 +301,105 @@ def test_a_start_beyond_the_end_is_said_with_the_end(run: Command, follow: tuple
     ran = run("log", "read", "events", "--start", "5", *follow)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "cordwood: --start 5 is beyond the end of events/0, which is 4\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--last 1", [3]),
+        ("--last 3 --stop 3", [0, 1, 2]),
+        ("--last 2 --stop 3", [1, 2]),
+        ("--last 100", [0, 1, 2, 3]),
+        ("--last 2 --follow --limit 2", [2, 3]),
+    ],
+)
+def test_the_last_records_are_read(run: Command, arguments: str, expected: list[int]) -> None:
+    ran = run("log", "read", "events", "--json", *arguments.split())
+    assert (ran.code, ran.err) == (0, "")
+    assert offsets(ran.out) == expected
+
+
+def test_the_last_records_are_those_of_each_partition(run: Command) -> None:
+    for partition in ("0", "2"):
+        run("log", "append", "many", "--partition", partition, "a", "b", "c")
+    read = lines(run("log", "read", "many", "--last", "2", "--json").out)
+    assert [(record["partition"], record["offset"]) for record in read] == [(0, 1), (0, 2), (2, 1), (2, 2)]
+
+
+def test_the_last_records_begin_no_earlier_than_the_log(run: Command) -> None:
+    run("log", "trim", "events", "--before", "3")
+    assert offsets(run("log", "read", "events", "--last", "2", "--json").out) == [3]
+
+
+def test_a_time_may_be_counted_back_from_now(run: Command, folder: Path) -> None:
+    now = int(time.time() * 1000)
+    ages = [25 * 3600, 90 * 60, 10]
+    with cordwood.sync.connect(folder) as cw:
+        stamps = [now - age * 1000 for age in ages]
+        cw.log("many").append(Batch.of([b"day", b"hour", b"now"], timestamps=stamps))
+
+    def read_since(span: str) -> list[str]:
+        ran = run("log", "read", "many", "--from-time", span, "--json")
+        assert (ran.code, ran.err) == (0, "")
+        return [record["value"] for record in lines(ran.out)]
+
+    assert read_since("-2d") == ["day", "hour", "now"]
+    assert read_since("-2h") == ["hour", "now"]
+    assert read_since("-60m") == ["now"]
+    assert read_since("-3600s") == ["now"]
+    assert read_since("-1s") == []
+
+
+@pytest.mark.parametrize("span", ["-1x", "-", "-h", "-999999999d"])
+def test_a_span_that_is_none_is_wrong_use(run: Command, span: str) -> None:
+    assert run("log", "read", "events", f"--from-time={span}").code == 2
+
+
+@pytest.mark.processes
+def test_raw_values_are_the_bytes_that_were_appended(start: Start) -> None:
+    reader = start("log", "read", "events", "--raw")
+    out, err = reader.communicate(timeout=60)
+    assert (reader.returncode, err) == (0, b"")
+    assert out == b"caf\xc3\xa9\n\xff\x00\n\n\n"
+
+
+@pytest.mark.processes
+def test_raw_values_of_a_follower_come_at_once(start: Start) -> None:
+    follower = start("log", "read", "events", "--raw", "--follow")
+    assert follower.stdout is not None
+    assert [follower.stdout.readline() for _ in range(4)] == [b"caf\xc3\xa9\n", b"\xff\x00\n", b"\n", b"\n"]
+
+
+def test_values_are_either_raw_or_json(run: Command) -> None:
+    ran = run("log", "read", "events", "--raw", "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--raw and --json" in ran.err
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("columns", "heading"),
+    [(40, ["OFFSET", "KEY", "VALUE"]), (100, ["OFFSET", "TIME", "(UTC)", "KEY", "VALUE"])],
+)
+def test_a_narrow_terminal_shows_values(start: Start, run: Command, columns: int, heading: list[str]) -> None:
+    run("log", "append", "events", "--key", "a-key-that-is-long-" * 5, "the value is here")
+    ours, theirs = pty.openpty()
+    reader = start("log", "read", "events", stdout=theirs, env={**os.environ, "COLUMNS": str(columns)})
+    assert reader.wait(60) == 0
+    os.close(theirs)
+    shown = read_all(ours).decode().splitlines()
+    os.close(ours)
+    assert shown[0].split() == heading
+    assert "the value is" in shown[5]
+    assert max(map(len, shown)) <= columns
+
+
+def read_all(terminal: int) -> bytes:
+    """All that was written to a terminal whose other end is closed."""
+    shown = b""
+    try:
+        while more := os.read(terminal, 65536):
+            shown += more
+    except OSError:
+        pass  # the kernel reports the closed end so
+    return shown

@@ -4,10 +4,11 @@ from types import ModuleType
 import pytest
 
 from cordwood.cli import options, output
+from cordwood.cli.log import json_records
 from cordwood.cli.output import Table
 
 
-@pytest.mark.parametrize("module", [options, output])
+@pytest.mark.parametrize("module", [options, output, json_records])
 def test_the_examples_hold(module: ModuleType) -> None:
     ran = doctest.testmod(module)
     assert ran.attempted > 0
@@ -59,3 +60,23 @@ def test_a_line_is_cut_by_what_its_letters_take(capsys: pytest.CaptureFixture[st
     table.add([(text,)])
     table.flush()
     assert capsys.readouterr().out == f"TEXT\n{line}\n"
+
+
+def test_the_last_column_keeps_a_third_of_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("N", "TIME", "KEY", "VALUE"), ("N",), 40, cut="KEY", left_out_if_narrow="TIME")
+    table.add([("1", "t" * 23, "k" * 9, "the value is here")])
+    table.flush()
+    table.add([("2", "t" * 23, "k" * 60, "the value is there")])
+    table.flush()
+    assert capsys.readouterr().out.splitlines() == [
+        "N  KEY        VALUE",
+        "1  kkkkkkkkk  the value is here",
+        "2  kkkkkkkkkkkkkkkkkkkkk…  the value is…",
+    ]
+
+
+def test_a_table_that_fits_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("N", "TIME", "KEY", "VALUE"), ("N",), 80, cut="KEY", left_out_if_narrow="TIME")
+    table.add([("1", "t" * 23, "k" * 9, "value")])
+    table.flush()
+    assert capsys.readouterr().out.splitlines()[1] == f"1  {'t' * 23}  {'k' * 9}  value"

@@ -17,10 +17,11 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def long_work(run: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Three records in a topic and in a region, three lines to read, and work that is long from its beginning."""
+    """Three records in a topic, a region and a journal, three lines to read, and work that is long at once."""
     run("topics", "create", "events")
     run("log", "append", "events", "a", "b", "c")
     run("wal", "write", "metrics", "7", "42", "a", "b", "c")
+    run("journal", "append", "orders", "order-1", "1", "2", "3")
     (tmp_path / "lines").write_bytes(b"a\nb\nc\n")
     monkeypatch.setattr(progress, "_EVERY_SECONDS", 0)
 
@@ -33,6 +34,9 @@ def long_work(run: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         ("wal write metrics 7 42 --json", "written: 3 records, 3 B"),
         ("wal read metrics 7 42 --json", "read: 3 records, 3 B"),
         ("wal replay metrics 7", "read: 3 records, 3 B"),
+        ("journal append orders order-1 --kind text --json", "appended: 3 events, 3 B"),
+        ("journal read orders order-1 --json", "read: 3 events, 3 B"),
+        ("journal ids orders", "read: 1 events"),
     ],
 )
 def test_it_is_shown_and_wiped_away(

@@ -61,23 +61,38 @@ def test_a_folder_that_does_not_exist_is_said_and_not_made(run: Command, folder:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "log append nope x",
-        "log append nope",
-        "log trim nope --before 0",
-        "topics delete nope --yes",
-        "topics alter nope --retention none",
-        "wal mark m 7 42 --through 1",
-        "wal clean m 7",
-    ],
-)
+@pytest.mark.parametrize("command", ["log append nope x", "log append nope"])
 def test_only_what_makes_topics_makes_a_folder(run: Command, folder: Path, command: str) -> None:
     ran = run(*command.split(), stdin=b"a line\n")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == f"cordwood: {folder} does not exist: `cordwood topics create NAME` makes it\n"
     assert not folder.exists()
+
+
+REMOVING = [
+    "log trim nope --before 0",
+    "topics delete nope --yes",
+    "topics alter nope --retention none",
+    "wal mark m 7 42 --through 1",
+    "wal clean m 7",
+]
+
+
+@pytest.mark.parametrize("command", REMOVING)
+def test_a_command_that_removes_makes_no_folder(run: Command, folder: Path, command: str) -> None:
+    ran = run(*command.split())
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"cordwood: {folder} does not exist: check --url\n"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("command", REMOVING)
+def test_a_command_that_removes_never_suggests_to_create(run: Command, command: str) -> None:
+    run("topics", "create", "other")
+    ran = run(*command.split())
+    assert (ran.code, ran.out) == (1, "")
+    assert "create" not in ran.err
+    assert "make" not in ran.err
 
 
 @pytest.mark.parametrize(

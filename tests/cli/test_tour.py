@@ -21,7 +21,7 @@ Play = Callable[[Callable[[Stage], Awaitable[Facts]]], None]
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the tour makes its folder, so that a test sees what is left."""
+    """The place of the tour's folder, so that a test sees its leftovers."""
     path = tmp_path / "temporary"
     path.mkdir()
     monkeypatch.setattr(tour, "_fresh_folder", lambda: _made(path / "tour"))
@@ -65,6 +65,9 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["wal"]["acked_lost"] == 0
     assert facts["wal"]["recovered"] >= facts["wal"]["acked_before"] > 0
     assert facts["wal"]["bytes_after"] < facts["wal"]["bytes_before"]
+    assert facts["journal"]["acked_lost"] == 0
+    assert facts["journal"]["found_after"] >= facts["journal"]["acked_before"] > 0
+    assert (facts["journal"]["conflicts"], facts["journal"]["first_after_purge"]) == (7, 1)
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 

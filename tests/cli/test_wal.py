@@ -129,9 +129,7 @@ def test_a_region_on_kafka(run: Command, kafka: Broker) -> None:
 
 
 @pytest.mark.processes
-def test_a_writer_whose_region_another_one_takes_says_so_and_keeps_what_it_acked(
-    start: Start, run: Command, kafka: Broker
-) -> None:
+def test_a_fenced_writer_says_so_and_keeps_its_acked_entries(start: Start, run: Command, kafka: Broker) -> None:
     where = ("--json", "--url", kafka.url)
     try:
         first = start("wal", "write", "cli-taken", "7", "42", *where)
@@ -155,7 +153,7 @@ def test_a_writer_whose_region_another_one_takes_says_so_and_keeps_what_it_acked
 
 
 @pytest.mark.parametrize("codec", ["cordwood", "rfc"])
-def test_a_line_may_be_as_long_as_a_write_and_many_short_ones_go_in_several(run: Command, codec: str) -> None:
+def test_a_line_may_be_as_long_as_a_write_and_short_ones_share_writes(run: Command, codec: str) -> None:
     write = ("wal", "write", "metrics", "7", "42", "--codec", codec)
     assert run(*write, stdin=b"x" * (3 << 19)).out.split()[-4:] == ["42", "1", "1", "1"]
     ran = run(*write, stdin=b"y\n" * 100_000)
@@ -228,7 +226,7 @@ def test_a_log_that_refuses_to_be_trimmed_is_no_success(run: Command, monkeypatc
 
 
 @pytest.mark.processes
-def test_an_interrupt_is_quiet_and_what_was_acked_stays_and_a_second_writer_is_told(start: Start, run: Command) -> None:
+def test_an_interrupt_is_quiet_and_acked_entries_stay(start: Start, run: Command) -> None:
     process = start("wal", "write", "metrics", "7", "42", "--json")
     assert process.stdin is not None
     assert process.stdout is not None

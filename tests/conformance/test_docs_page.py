@@ -8,10 +8,11 @@ from pathlib import Path
 
 from cordwood.testing import LogConformance
 from cordwood.testing.under_test import UnderTest
-from tests.docs.pages import ROOT, blocks, page
+from tests.support.docs.pages import ROOT, blocks, page
 
-PAGE = page("docs/testing.md")
-MINE = "from tests.conformance.memory import MemoryEngine as MyEngine, Store as MyStore\n"
+# Up to the suite for event stores, which has tests of its own.
+PAGE = page("docs/testing.md").partition("\n## The suite for an event store\n")[0]
+MINE = "from cordwood.simulation.memory import MemoryEngine as MyEngine, MemoryStore as MyStore\n"
 # The first class is that of test_embedded.py, which runs all of it.
 CHOSEN = "TestMyEngine or (TestEmbedded and trim)"
 

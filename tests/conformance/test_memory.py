@@ -1,5 +1,5 @@
 from cordwood.testing import LogConformance
-from tests.conformance.under_memory import UnderMemory
+from tests.support.conformance.under_memory import UnderMemory
 
 
 class TestMemory(UnderMemory, LogConformance):

@@ -12,15 +12,15 @@ import pytest
 import cordwood
 from cordwood.testing import LogConformance
 from cordwood.testing.under_test import UnderTest, promised
-from tests.conformance import broken
+from tests.support.conformance import broken_engines
 
-BROKEN = [kind for name, kind in vars(broken).items() if name.startswith("Test")]
+BROKEN = [kind for name, kind in vars(broken_engines).items() if name.startswith("Test")]
 
 
 @pytest.fixture(scope="module")
 def failures() -> set[str]:
-    """What fails in `broken.py`, as Class::test; one run for all."""
-    wanted = [f"{broken.__file__}::{kind.__name__}::{kind.noticed_by}" for kind in BROKEN]
+    """What fails in `broken_engines.py`, as Class::test; one run for all."""
+    wanted = [f"{broken_engines.__file__}::{kind.__name__}::{kind.noticed_by}" for kind in BROKEN]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rf", "--tb=no", "--timeout=2", "-p", "no:cacheprovider", *wanted],
         cwd=Path(__file__).parents[2],

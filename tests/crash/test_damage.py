@@ -1,4 +1,4 @@
-"""Bits flip where they lie: a read gives the right data, or `Corrupt` with the place; never anything else."""
+"""Bits flip on the disk: a read returns the right data, or raises `Corrupt` with the place; never anything else."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def bits(folder: SimulatedFolder, name: str) -> range:
 
 
 def written_bits(folder: SimulatedFolder, name: str) -> range:
-    """Those of what was written, and some of the zeros behind it."""
+    """Those of all written bytes, and some of the zeros after them."""
     return range(8 * (len(folder.disk.contents(name).rstrip(b"\0")) + 16))[: len(bits(folder, name))]
 
 
@@ -59,7 +59,7 @@ def viewed(folder: SimulatedFolder) -> None:
 
 
 def is_right(use: Callable[[SimulatedFolder], object], folder: SimulatedFolder) -> bool:
-    """Whether all is there; else it must be said, with the place."""
+    """Whether all is there; else the read must raise, with the place."""
     try:
         use(folder)
     except Corrupt as error:
@@ -75,7 +75,7 @@ def check_place(error: Corrupt) -> None:
 
 @pytest.mark.parametrize(("closed", "step"), [(True, 1), (False, 3)], ids=["closed", "killed"])
 def test_every_bit_of_every_plog(closed: bool, step: int) -> None:
-    # As it lies on the disk: nothing waits for a sync.
+    # As it is on the disk: nothing waits for a sync.
     folder = small(closed=closed).power_cut("all")
     assert len(plogs(folder)) >= 3
     for name in plogs(folder):
@@ -110,7 +110,7 @@ def test_sampled_bits_of_a_larger_log() -> None:
         is_right(opened_and_read, damaged)
 
 
-def test_a_damaged_header_hides_no_record_from_a_read_that_begins_behind_it() -> None:
+def test_a_damaged_header_hides_no_record_from_a_read_after_it() -> None:
     folder = small(closed=True).power_cut("all")
     records = 9
     for name in plogs(folder):
@@ -208,7 +208,7 @@ def test_a_damaged_header_costs_its_own_batch_alone(monkeypatch: pytest.MonkeyPa
             folder.disk.flip_bit(name, bit)
 
 
-def test_headers_that_are_damaged_one_after_the_other_cost_their_own_batches_alone() -> None:
+def test_damaged_headers_in_a_row_cost_their_own_batches_alone() -> None:
     folder = one_plog(6)
     name, frames = open_plog(folder)
     for place in (frames[0], frames[2], frames[3]):
@@ -220,7 +220,7 @@ def test_headers_that_are_damaged_one_after_the_other_cost_their_own_batches_alo
     assert len(values_from(folder, 4)) == 2
 
 
-def test_where_no_header_is_whole_behind_a_damaged_one_it_is_said_of_all_that_follows() -> None:
+def test_damage_without_a_whole_header_after_it_covers_all_that_follows() -> None:
     folder = one_plog(3)
     name, frames = open_plog(folder)
     for place in frames[1:]:
@@ -229,7 +229,7 @@ def test_where_no_header_is_whole_behind_a_damaged_one_it_is_said_of_all_that_fo
         values_from(folder, 2)
 
 
-def test_a_time_is_not_looked_for_behind_a_damaged_header_unless_all_before_is_trimmed() -> None:
+def test_a_search_by_time_stops_at_a_damaged_header_unless_it_is_trimmed() -> None:
     folder = SimulatedFolder(settings=FolderSettings())
     folder.open()
     folder.create_topic("a")
@@ -255,7 +255,7 @@ def test_a_time_is_not_looked_for_behind_a_damaged_header_unless_all_before_is_t
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
-def test_bits_of_what_is_published_cost_readers_a_while_and_nobody_any_data(closed: bool) -> None:
+def test_a_flip_in_published_files_delays_readers_and_costs_no_data(closed: bool) -> None:
     folder = small(closed=closed).power_cut("all")
     for bit in bits(folder, "published/ends")[:: 5 if closed else 2]:
         damaged = folder.killed()
@@ -273,7 +273,7 @@ def test_bits_of_what_is_published_cost_readers_a_while_and_nobody_any_data(clos
         damaged.killed().check_view(all_acked=True)
 
 
-def test_slots_that_move_because_the_catalog_was_damaged_take_no_start_and_no_end_along() -> None:
+def test_slots_that_move_after_damage_take_no_start_or_end_along() -> None:
     folder = SimulatedFolder()
     folder.open()
     for name in ("a", "b", "c"):
@@ -308,7 +308,7 @@ def test_nothing_is_dropped_on_the_word_of_a_coordinator_that_is_behind() -> Non
     there = damaged.disk.names()
     sound, damaged.coordinator = damaged.coordinator, before.after_crash(damaged.disk)
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"coordinator\.db has lost what it held"):
+        with pytest.raises(Corrupt, match=r"coordinator\.db has lost changes"):
             damaged.open()
         damaged.run()
         assert damaged.disk.names() == there
@@ -401,7 +401,7 @@ def read_until(cursor: LogCursor, stop: int | None, place: str | None = None) ->
     return offsets
 
 
-def test_the_documented_limit_a_flip_in_the_last_group_is_cut_where_no_published_end_is_left() -> None:
+def test_the_documented_limit_a_flip_in_the_last_group_without_an_end() -> None:
     folder = one_plog(4)
     name, frames = open_plog(folder)
     damaged = without_published_ends(folder)
@@ -410,7 +410,7 @@ def test_the_documented_limit_a_flip_in_the_last_group_is_cut_where_no_published
     assert damaged.log("a").extent().durable.next_offset == 3
 
 
-def test_a_lost_metadata_record_is_damage_where_the_published_end_or_the_seal_vouches_for_it() -> None:
+def test_a_lost_metadata_record_below_a_published_end_or_seal_is_damage() -> None:
     for closed in (False, True):
         folder = one_plog(2)
         folder.put("b", 1, 10)

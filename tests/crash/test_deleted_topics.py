@@ -34,7 +34,7 @@ def test_a_topic_that_is_deleted_right_after_an_open_is_forgotten_once(seed: int
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_last_end_of_a_deleted_topic_is_not_taken_for_that_of_a_new_one(seed: int) -> None:
+def test_the_last_end_of_a_deleted_topic_is_not_that_of_a_new_one(seed: int) -> None:
     folder = SimulatedFolder(seed=seed)
     folder.open()
     folder.create_topic("deleted")
@@ -50,7 +50,7 @@ def test_the_last_end_of_a_deleted_topic_is_not_taken_for_that_of_a_new_one(seed
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_folder_that_is_closed_before_it_is_swept_is_swept_by_the_next_open(
+def test_the_next_open_sweeps_a_folder_that_was_closed_before_its_sweep(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = killed_with_two_topics(seed)

@@ -12,8 +12,8 @@ from cordwood.simulation.faults import Operation
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
 from cordwood.simulation.workers import SimulatedWorkers
-from tests.crash.forgiving import ForgivingFolder
-from tests.crash.histories import HISTORIES, History, cuts, go_on
+from tests.support.crash.forgiving_folder import ForgivingFolder
+from tests.support.crash.histories import HISTORIES, History, cuts, go_on
 
 each_operation = pytest.mark.parametrize("operation", get_args(Operation))
 
@@ -72,7 +72,7 @@ def test_an_opening_that_fails_at_any_operation_leaves_no_file_open(operation: O
             failed, count = not found.disk.faults_left(), count + 1
 
 
-def test_an_error_of_any_operation_of_a_recovery_leaves_a_log_that_is_whole() -> None:
+def test_an_error_of_any_operation_of_a_recovery_leaves_a_whole_log() -> None:
     crashed = SimulatedFolder(5)
     crashed.open()
     crashed.create_topic("a")

@@ -1,4 +1,4 @@
-"""A sync, a write or a new file that fails is final for that plog; what the caller is told is true."""
+"""A sync, a write or a new file that fails is final for that plog, and the caller gets the right outcome."""
 
 from collections.abc import Callable
 from functools import partial
@@ -41,7 +41,7 @@ def syncs_of(folder: SimulatedFolder, name: str) -> int:
     return sum(entry.endswith(f" sync {name}") for entry in folder.disk.history)
 
 
-def test_a_plog_whose_sync_failed_is_never_synced_again_and_its_appends_go_to_a_new_one(
+def test_a_plog_whose_sync_failed_is_never_synced_again(
     folder: SimulatedFolder,
 ) -> None:
     failed = last_plog(folder)
@@ -89,7 +89,7 @@ def test_two_failures_in_a_row_make_the_outcome_unknown(folder: SimulatedFolder,
     found.check(settle=True)
 
 
-def test_no_room_after_a_failed_sync_is_an_unknown_outcome_since_a_crash_may_bring_the_append_back(
+def test_no_room_after_a_failed_sync_is_an_unknown_outcome(
     folder: SimulatedFolder,
 ) -> None:
     folder.disk.fail("sync", name_contains="plogs/")
@@ -103,7 +103,7 @@ def test_no_room_after_a_failed_sync_is_an_unknown_outcome_since_a_crash_may_bri
     assert killed.ledger("a").writes[write.number].fate is Fate.ACKED
 
 
-def test_a_tail_whose_sync_failed_before_the_kill_is_durable_once_recovery_has_shown_it(
+def test_a_tail_whose_sync_failed_is_durable_once_recovery_shows_it(
     folder: SimulatedFolder,
 ) -> None:
     folder.disk.fail("sync", name_contains="plogs/")
@@ -135,7 +135,7 @@ def test_a_recovery_whose_sync_failed_can_be_tried_again(folder: SimulatedFolder
     cut.check(settle=True)
 
 
-def test_a_new_plog_that_cannot_be_made_refuses_the_append_and_nothing_else(folder: SimulatedFolder) -> None:
+def test_a_plog_that_cannot_be_created_refuses_the_append_alone(folder: SimulatedFolder) -> None:
     folder.disk.fail("create", name_contains="plogs/", times=5)
     big = folder.put("a", 1, 5000)
     folder.run()
@@ -173,11 +173,11 @@ def test_a_metadata_record_that_failed_never_passes_for_recorded() -> None:
     each_failure_of_the_metadata(lambda folder, after: folder.disk.fail("write", after=after, times=4))
 
 
-def test_a_metadata_stream_whose_syncs_fail_goes_on_in_another_plog_and_holds_acks_back() -> None:
+def test_a_metadata_stream_whose_sync_fails_continues_in_another_plog() -> None:
     each_failure_of_the_metadata(lambda folder, after: folder.disk.fail("sync", after=after, times=4))
 
 
-def test_a_coordinator_that_fails_before_or_after_its_commit_only_holds_acks_back() -> None:
+def test_a_coordinator_that_fails_at_its_commit_only_holds_acks_back() -> None:
     each_failure_of_the_metadata(
         lambda folder, after: folder.disk.fail(
             "coordinator", name_contains="set_metadata_plog", after=after // 4, times=1 + after % 4
@@ -202,7 +202,7 @@ def metadata_on(disk: SimulatedDisk, workers: SimulatedWorkers, clock: Clock) ->
     )
 
 
-def test_a_group_of_records_larger_than_the_list_finds_room_in_a_new_metadata_plog() -> None:
+def test_a_group_larger_than_the_list_fits_into_a_new_metadata_plog() -> None:
     disk, workers = SimulatedDisk(), SimulatedWorkers(Random(1))
     metadata = metadata_on(disk, workers, SimulatedClock())
     recorded: list[str] = []
@@ -227,7 +227,7 @@ class BrokenClock(SimulatedClock):
         return super().time_ms()
 
 
-def test_a_defect_in_the_writing_of_metadata_confirms_nothing_and_keeps_the_order(
+def test_a_defect_in_the_writing_of_metadata_confirms_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     workers, clock = SimulatedWorkers(Random(1)), BrokenClock()

@@ -103,7 +103,7 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim(full: Simulated
     assert_works(folder)
 
 
-def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full: SimulatedFolder) -> None:
+def test_a_restarted_writer_on_a_full_disk_may_trim_to_the_end(full: SimulatedFolder) -> None:
     at, cut_short = 0, True
     while cut_short:
         folder = restarted(full)
@@ -122,7 +122,7 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_a_trim_to_the_end(full
             assert_works(crash)
 
 
-def test_a_trim_to_the_end_behind_which_a_plog_failed_before_its_first_record_leaves_a_log_that_can_be_opened() -> None:
+def test_a_log_trimmed_to_a_plog_that_failed_empty_can_be_opened() -> None:
     folder = SimulatedFolder()
     folder.open()
     folder.create_topic("a")
@@ -163,7 +163,7 @@ def test_a_restarted_writer_on_a_full_disk_frees_space_by_deleting_a_topic(full:
 
 
 @pytest.mark.parametrize("capacity", range(26_000, 44_000, 1_000))
-def test_a_disk_that_fills_at_any_moment_holds_acks_of_unrecorded_switches_back_until_there_is_room(
+def test_a_full_disk_holds_acks_back_until_rollovers_are_recorded(
     capacity: int,
 ) -> None:
     folder = SimulatedFolder(disk=SimulatedDisk(capacity=capacity))
@@ -228,7 +228,7 @@ def test_readers_are_told_the_start_that_an_open_had_no_room_to_tell() -> None:
     assert folder.killed().check_view()["a/0"].start == 2
 
 
-def test_a_start_that_an_open_had_no_room_to_tell_does_not_undo_a_later_trim() -> None:
+def test_a_start_that_an_open_could_not_publish_does_not_undo_a_trim() -> None:
     folder = SimulatedFolder()
     folder.open()
     folder.create_topic("a")
@@ -258,7 +258,7 @@ def test_readers_are_told_of_a_topic_once_there_is_room_to_tell_it() -> None:
     assert "b/0" in folder.killed().check_view()
 
 
-def test_without_room_to_tell_of_new_metadata_the_old_ones_stay_for_readers() -> None:
+def test_without_room_to_publish_new_metadata_the_old_plogs_stay() -> None:
     folder = SimulatedFolder()
     folder.open()
     folder.create_topic("a")
@@ -279,7 +279,7 @@ def test_without_room_to_tell_of_new_metadata_the_old_ones_stay_for_readers() ->
     assert found.killed().check_view(all_acked=True)["a/0"].end > 3
 
 
-def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -> None:
+def test_a_crashed_idle_log_gives_its_unwritten_space_back() -> None:
     folder = SimulatedFolder()
     folder.open()
     folder.create_topic("a")
@@ -297,7 +297,7 @@ def test_a_crashed_log_that_is_not_written_to_gives_its_unwritten_space_back() -
     killed.check()
 
 
-def test_a_log_that_is_trimmed_to_its_end_and_not_written_to_gives_the_next_plog_back() -> None:
+def test_an_idle_log_that_is_trimmed_to_its_end_gives_its_spare_back() -> None:
     folder = SimulatedFolder()
     folder.open()
     folder.create_topic("a")
@@ -342,7 +342,7 @@ with cordwood.sync.connect(sys.argv[1]) as cw:
 
 
 @pytest.mark.processes
-def test_a_real_file_system_that_takes_no_larger_files_refuses_and_works_again(tmp_path: Path) -> None:
+def test_a_real_limit_on_file_size_refuses_and_works_again_later(tmp_path: Path) -> None:
     # As near to a full disk as an ordinary user gets.
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, f"file:{tmp_path / 'data'}"], capture_output=True, text=True, timeout=60

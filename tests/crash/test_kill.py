@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from tests.crash.programs import Output, program
-from tests.crash.values import TOPICS, append_of, digest
+from tests.support.crash.programs import Output, program
+from tests.support.crash.traced_values import TOPICS, append_of, digest
 
 pytestmark = pytest.mark.processes
 
@@ -17,7 +17,7 @@ LogName = tuple[str, int]
 
 
 class Truth:
-    """What was acked, and what a reopened log has shown: it must be there for ever, unless it is trimmed."""
+    """Records that were acked, or that a reopened log has shown: they must stay, unless they are trimmed."""
 
     def __init__(self) -> None:
         self.records: dict[LogName, dict[int, str]] = defaultdict(dict)
@@ -68,7 +68,7 @@ async def check_folder(folder: Path, truth: Truth, *, read_only: bool) -> None:
 
 
 def live_and_die(folder: Path, truth: Truth, life: int, chance: random.Random) -> None:
-    with program("tests.crash.writer", f"file:{folder}", life) as writer:
+    with program("tests.support.crash.log_writer", f"file:{folder}", life) as writer:
         writer.wait_for_a_line()
         time.sleep(chance.choice((0, 0.02, 0.1, 0.5)) * chance.random())
         writer.kill()
@@ -91,14 +91,12 @@ async def test_a_killed_writer_loses_nothing_that_it_acked(tmp_path: Path, kills
 
 
 @pytest.mark.timeout(3600)
-async def test_a_reader_beside_a_writer_that_is_killed_sees_nothing_that_is_not_there_later(
-    tmp_path: Path, kills: int
-) -> None:
+async def test_a_reader_sees_nothing_that_is_gone_after_the_writer_is_killed(tmp_path: Path, kills: int) -> None:
     chance = random.Random("follow")
     truth = Truth()
     folder = tmp_path / "data"
     live_and_die(folder, truth, 0, chance)
-    with program("tests.crash.follower", f"file:{folder}", "single", 0) as follower:
+    with program("tests.support.crash.log_follower", f"file:{folder}", "single", 0) as follower:
         for life in range(1, 1 + max(3, kills // 3)):
             live_and_die(folder, truth, life, chance)
         await check_folder(folder, truth, read_only=False)

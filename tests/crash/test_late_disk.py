@@ -1,6 +1,6 @@
 """A disk that answers late: who closes may stop waiting, but nobody else gets the folder before it has answered.
 
-Who reads is told in time, and loses nothing by trying again.
+A read times out, and loses nothing by trying again.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateDisk]:
 
 
 BATCHES = 40
-TOO_LATE = r"^reading a/0 took more than 0\.2 s: go on reading, which loses nothing, or connect with more time$"
+TOO_LATE = r"^reading a/0 took more than 0\.2 s: continue to read, which loses nothing, or connect with more time$"
 
 
 @pytest.fixture
@@ -90,9 +90,7 @@ async def opened_by_another_process(url: str) -> bool:
 
 
 @pytest.mark.processes
-async def test_a_folder_whose_close_timed_out_stays_locked_until_its_last_write_is_decided(
-    tmp_path: Path, disk: LateDisk
-) -> None:
+async def test_a_folder_whose_close_timed_out_stays_locked_for_its_last_write(tmp_path: Path, disk: LateDisk) -> None:
     url = f"file:{tmp_path / 'data'}"
     client = await cordwood.connect(url, timeout=0.5)
     await client.create_topic("a")
@@ -117,7 +115,7 @@ async def test_a_folder_whose_close_timed_out_stays_locked_until_its_last_write_
     assert values == [b"before", b"late"]
 
 
-async def test_an_append_is_told_in_time_though_what_is_tried_again_waits_for_the_disk(
+async def test_an_append_times_out_though_its_second_try_waits_for_the_disk(
     tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cordwood.connect(tmp_path / "data") as client:
@@ -134,7 +132,7 @@ async def test_an_append_is_told_in_time_though_what_is_tried_again_waits_for_th
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", failing_then_late)
-            await client.create_topic("b")  # readers cannot be told of it: that is tried again
+            await client.create_topic("b")  # publishing it fails, and is tried again
             disk.answers.clear()
             assert await asyncio.to_thread(disk.asked.wait, 30)
             with pytest.raises(Timeout) as caught:
@@ -144,7 +142,7 @@ async def test_an_append_is_told_in_time_though_what_is_tried_again_waits_for_th
 
 
 @pytest.mark.parametrize("switched", [False, True], ids=["in its plog", "into a new plog"])
-async def test_an_append_is_told_in_time_though_telling_readers_waits_for_the_disk(
+async def test_an_append_times_out_though_publishing_waits_for_the_disk(
     tmp_path: Path, disk: LateDisk, monkeypatch: pytest.MonkeyPatch, switched: bool
 ) -> None:
     async with cordwood.connect(tmp_path / "data") as client:
@@ -169,7 +167,7 @@ async def test_an_append_is_told_in_time_though_telling_readers_waits_for_the_di
 
 
 async def closed_in_time(client: Client, data: Path, disk: LateDisk) -> None:
-    """Its close is told in time, and the folder is let go when the disk has answered."""
+    """Its close times out, and the folder is released when the disk has answered."""
     with pytest.raises(Timeout, match="stays locked"):
         await asyncio.wait_for(client.close(), 30)
     assert is_written(data / "lock")
@@ -205,7 +203,7 @@ async def test_a_folder_is_closed_in_time_though_its_retention_is_under_way(
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["by the writer", "beside it"])
-async def test_a_read_that_the_disk_does_not_answer_is_told_in_time_and_goes_on_where_it_was(
+async def test_a_read_on_a_silent_disk_times_out_and_continues_later(
     long_log: Path, reads: LateDisk, read_only: bool
 ) -> None:
     async with cordwood.connect(long_log, timeout=0.2, read_only=read_only) as client:
@@ -240,9 +238,7 @@ def test_a_blocking_read_that_the_disk_does_not_answer_is_told_in_time_too(long_
     assert offsets == list(range(BATCHES))
 
 
-async def test_a_reader_that_is_closed_while_the_disk_does_not_answer_waits_no_longer_than_a_call(
-    long_log: Path, reads: LateDisk
-) -> None:
+async def test_closing_a_reader_on_a_silent_disk_takes_no_longer_than_a_call(long_log: Path, reads: LateDisk) -> None:
     async with cordwood.connect(long_log, timeout=0.2, read_only=True) as client:
         began = time.monotonic()
         with pytest.raises(Timeout):
@@ -256,7 +252,7 @@ async def test_a_reader_that_is_closed_while_the_disk_does_not_answer_waits_no_l
             await anext(reader)
         reads.answers.set()
         del reader
-    # The connection has waited for whoever still read.
+    # The connection has waited for its readers.
     assert not [name for name in open_files(long_log) if name.endswith(".plog")]
 
 
@@ -273,7 +269,7 @@ async def test_closing_takes_no_longer_for_many_readers_than_for_one(long_log: P
     assert time.monotonic() - began < 8 * 0.3
 
 
-async def test_readers_that_wait_for_the_disk_leave_half_of_a_close_to_the_folder(
+async def test_readers_on_a_silent_disk_leave_half_of_a_close_to_the_folder(
     long_log: Path, reads: LateDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await cordwood.connect(long_log, timeout=2)
@@ -321,14 +317,12 @@ async def test_two_who_close_one_reader_are_not_cancelled_by_each_other(long_log
     await client.close()
 
 
-async def test_a_connection_that_only_reads_is_closed_in_time_though_the_disk_does_not_answer(
-    long_log: Path, reads: LateDisk
-) -> None:
+async def test_a_reading_connection_is_closed_in_time_on_a_silent_disk(long_log: Path, reads: LateDisk) -> None:
     client = await cordwood.connect(long_log, timeout=0.2, read_only=True)
     reads.answers.clear()
     with pytest.raises(Timeout):
         await client.log("a").bounds()
-    with pytest.raises(Timeout, match=r"closing .* its files are let go when the disk has answered"):
+    with pytest.raises(Timeout, match=r"closing .* its files are closed when the disk has answered"):
         await asyncio.wait_for(client.close(), 10)
     reads.answers.set()
     async with asyncio.timeout(30):
@@ -347,9 +341,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["by the writer", "beside it"])
-async def test_a_follower_waits_for_the_log_to_grow_for_longer_than_a_call_may_take(
-    tmp_path: Path, read_only: bool
-) -> None:
+async def test_a_follower_waits_for_growth_for_longer_than_a_call_may_take(tmp_path: Path, read_only: bool) -> None:
     data = tmp_path / "data"
     async with cordwood.connect(data) as client:
         await client.create_topic("a")

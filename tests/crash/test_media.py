@@ -16,7 +16,15 @@ from random import Random
 import pytest
 
 from cordwood.errors import Corrupt
-from tests.crash.media import NEXT, Damaged, Truth, check_reading, check_writing, contents, small_folder
+from tests.support.crash.damaged_folder import (
+    NEXT,
+    Damaged,
+    Truth,
+    check_reading,
+    check_writing,
+    contents,
+    small_folder,
+)
 
 STATES = pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 # A file, and what to do about it.
@@ -37,7 +45,7 @@ def place() -> Iterator[Path]:
 
 
 def is_right(check: Check, path: Path, truth: Truth, what: str) -> bool:
-    """Whether all is right; else the damage is said."""
+    """Whether all is right; else the call raises."""
     try:
         check(path, truth)
     except Corrupt as error:
@@ -54,7 +62,7 @@ def flip_bits(
 ) -> Counter[bool]:
     """Flip bits of these files, one at a time, of bytes that are not zero; how often all was right, and how often not.
 
-    `refused`: where damage is said, no file was changed. So the next bit flips in the same files.
+    `refused`: where a call raises, no file was changed. So the next bit flips in the same files.
     """
     chance = Random("flips")
     rights: Counter[bool] = Counter()

@@ -7,7 +7,7 @@ import pytest
 from cordwood.log.topics import TopicConfig
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.power import PowerCut
-from tests.crash.histories import HISTORIES, History, boundaries, cuts, go_on, lived
+from tests.support.crash.histories import HISTORIES, History, boundaries, cuts, go_on, lived
 
 each_history = pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
 
@@ -32,7 +32,7 @@ def test_a_power_cut_at_any_operation_takes_nothing_that_was_acked(history: Hist
 
 
 @each_history
-def test_a_second_power_cut_at_any_operation_of_the_recovery_takes_nothing_either(history: History, seeds: int) -> None:
+def test_a_second_power_cut_during_the_recovery_takes_nothing_either(history: History, seeds: int) -> None:
     random = Random(history.__name__)
     every = boundaries(history, seed=1)
     for at in random.sample(every, k=min(len(every), 15 * seeds)):
@@ -67,7 +67,7 @@ def recovered_and_cut_short(folder: SimulatedFolder) -> bool:
 
 
 @each_history
-def test_a_kill_at_any_operation_shows_a_reader_all_that_was_acked_and_nothing_that_a_power_cut_takes(
+def test_after_a_kill_at_any_operation_a_reader_sees_durable_acks_alone(
     history: History,
 ) -> None:
     for at in boundaries(history, seed=2):

@@ -15,7 +15,7 @@ from cordwood.simulation.file import SimulatedFile
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
-from tests.unit.stream.one_log import during_next_sync
+from tests.support.folder.one_log import during_next_sync
 
 # Large appends get frames of their own: a group of them is several writes before one sync.
 LARGE = 300_000
@@ -23,7 +23,7 @@ ROOMY = FolderSettings(plog_bytes_max=1 << 22)
 
 
 class KeepWrites:
-    """Keeps all names and sizes, and of the unsynced writes below a folder those that are told, each whole."""
+    """Keeps all names and sizes, and of the unsynced writes below a folder the chosen ones, each whole."""
 
     def __init__(self, kept: Sequence[bool], folder: str = "plogs/") -> None:
         self.kept = kept
@@ -64,7 +64,7 @@ def cut_at_the_sync_of(folder: SimulatedFolder, appends: int) -> None:
 
 
 @pytest.mark.parametrize("kept", list(product((True, False), repeat=3)), ids=str)
-def test_r1_of_a_group_that_was_not_synced_only_what_stands_before_the_first_hole_is_found(kept: list[bool]) -> None:
+def test_r1_of_an_unsynced_group_the_frames_before_the_first_hole_survive(kept: list[bool]) -> None:
     folder = one_log(ROOMY)
     cut_at_the_sync_of(folder, 3)
     found = folder.power_cut(KeepWrites(kept))
@@ -74,14 +74,14 @@ def test_r1_of_a_group_that_was_not_synced_only_what_stands_before_the_first_hol
     assert found.log("a").extent().durable.next_offset == 1 + before_the_hole
 
 
-def test_r1_a_frame_behind_a_hole_never_comes_back_whatever_is_written_later() -> None:
+def test_r1_a_frame_after_a_hole_never_comes_back() -> None:
     folder = one_log(ROOMY)
     cut_at_the_sync_of(folder, 2)
     found = folder.power_cut(KeepWrites([False, True]))
     for _ in range(4):
         found.open()
         found.check(settle=True)
-        # As large as what was lost: written to its place it would lead to the frame behind the hole.
+        # As large as the lost frame: written to its place it would lead to the frame after the hole.
         found.put("a", 1, LARGE)
         found.run()
         found.check()
@@ -131,7 +131,7 @@ def test_r2_a_folder_whose_sync_failed_is_made_anew() -> None:
         found.check(settle=True)
 
 
-def test_r7_offsets_go_on_after_a_trim_to_the_end_whatever_crash_comes_between() -> None:
+def test_r7_offsets_continue_after_a_trim_to_the_end_and_any_crash() -> None:
     folder = one_log()
     folder.put("a", 4)
     folder.run()
@@ -190,7 +190,7 @@ def test_r7_of_the_two_copies_of_a_start_the_sound_one_is_written_last(damaged_c
 
 
 @pytest.mark.parametrize("kept", list(product((True, False), repeat=2)), ids=str)
-def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not_relied_upon(
+def test_r7_a_start_that_a_killed_writer_left_unsynced_is_not_relied_upon(
     kept: tuple[bool, bool],
 ) -> None:
     disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
@@ -210,7 +210,7 @@ def test_r7_a_copy_of_a_start_that_a_killed_writer_left_in_the_page_cache_is_not
     assert PublishedReader(found.power_cut(KeepWrites(kept, "published/"))).start(slot, owner) == 8
 
 
-def test_r7_what_an_open_has_to_tell_and_a_trim_of_the_same_log_do_not_get_in_each_others_way(
+def test_r7_the_publishing_of_an_open_does_not_undo_a_trim_of_that_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk, slot, owner = SimulatedDisk(), 1, Owner(1, 0)
@@ -262,9 +262,7 @@ def test_r8_recovered_frames_are_on_the_disk_before_anybody_is_shown_them() -> N
 
 @pytest.mark.parametrize("published", range(6))
 @pytest.mark.parametrize("closed", [False, True], ids=["cut off", "closed"])
-def test_r8_beside_a_writer_that_has_not_used_a_log_yet_readers_see_what_they_saw_without_one(
-    published: int, closed: bool
-) -> None:
+def test_r8_a_writer_that_has_not_used_a_log_changes_nothing_for_readers(published: int, closed: bool) -> None:
     folder = one_log()
     for _ in range(4):
         folder.put("a")
@@ -274,7 +272,7 @@ def test_r8_beside_a_writer_that_has_not_used_a_log_yet_readers_see_what_they_sa
     # The ends are never synced: a power cut may leave any of those that were published.
     cut = folder.power_cut(KeepWrites([number < published for number in range(100)], "published/ends"))
     shown = cut.check_view()["a/0"]
-    # Of what was never said to be synced, not even by a later frame, nothing is shown.
+    # Frames that nothing confirms as synced, not even a later frame, are not shown.
     assert shown.end >= (4 if closed or published > 2 else 0)
     cut.open()
     beside = cut.check_view(beside_writer=True)["a/0"]
@@ -285,7 +283,7 @@ def test_r8_beside_a_writer_that_has_not_used_a_log_yet_readers_see_what_they_sa
     assert cut.check_view(beside_writer=True)["a/0"].end > beside.end
 
 
-def test_r8_also_where_there_is_no_room_for_the_catalog_of_an_open_the_ends_of_the_last_one_are_not_believed() -> None:
+def test_r8_without_room_for_a_new_catalog_old_ends_are_not_believed() -> None:
     folder = one_log()
     for _ in range(4):
         folder.put("a")
@@ -343,7 +341,7 @@ def test_r8_a_reader_changes_nothing_on_the_disk() -> None:
         assert crash.disk.operations == 0
 
 
-def test_r8_acks_wait_until_the_switch_to_their_plog_is_recorded_and_leave_in_order() -> None:
+def test_r8_acks_wait_until_the_rollover_is_recorded_and_leave_in_order() -> None:
     folder = one_log()
     folder.disk.fail("coordinator", name_contains="set_metadata_plog", times=100)
     # Fills metadata plogs until a new one is needed, which the coordinator does not take.

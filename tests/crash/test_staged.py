@@ -24,8 +24,8 @@ from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
 from cordwood.simulation.ledger import Fate
 from cordwood.simulation.power import PowerCut
-from tests.crash.histories import cuts
-from tests.crash.staging import Commit, staged_names
+from tests.support.crash.histories import cuts
+from tests.support.crash.staged_commits import Commit, staged_names
 
 QUERY = "4158b19d-974c-44b9-a19e-6680e19141ca"
 
@@ -66,7 +66,7 @@ def is_decided(at: int) -> bool:
 
 
 def check(found: SimulatedFolder, commit: Commit) -> str:
-    """What was found has all of the commit or nothing of it, in every log; and so it stays."""
+    """The folder after a crash has all of the commit or nothing of it, in every log; and so it stays."""
     found.open()
     found.check(settle=True)
     (fate,) = commit.fates(found)
@@ -91,7 +91,7 @@ def replay(found: SimulatedFolder, fate: str) -> None:
     found.check()
 
 
-def test_r28_a_power_cut_at_any_operation_of_a_commit_leaves_all_of_it_or_nothing(seeds: int) -> None:
+def test_r28_a_power_cut_in_a_commit_leaves_all_of_it_or_nothing(seeds: int) -> None:
     fates = set()
     for at in operations():
         crashed, commit = lived(at)
@@ -109,7 +109,7 @@ def test_r28_a_power_cut_at_any_operation_of_a_commit_leaves_all_of_it_or_nothin
     assert fates == {"acked", "gone"}
 
 
-def test_r28_a_kill_at_any_operation_of_a_commit_leaves_all_of_it_or_nothing() -> None:
+def test_r28_a_kill_in_a_commit_leaves_all_of_it_or_nothing() -> None:
     for at in operations():
         crashed, commit = lived(at)
         found = crashed.killed(seed=at)
@@ -169,7 +169,7 @@ def test_every_operation_of_a_commit_fails_once_and_the_outcome_is_true(seeds: i
     assert outcomes == {"written", "not_written", "unknown"}
 
 
-def test_no_room_for_the_rest_of_a_decided_commit_is_said_and_the_rest_comes_when_there_is_room() -> None:
+def test_the_rest_of_a_decided_commit_is_written_when_there_is_room() -> None:
     folder = opened()
     commit = Commit(folder, "one", Write(QUERY, 7))
     commit.expect()
@@ -187,7 +187,7 @@ def test_no_room_for_the_rest_of_a_decided_commit_is_said_and_the_rest_comes_whe
     assert check(killed, commit) == "acked"
 
 
-def test_a_topic_that_is_deleted_takes_its_part_of_an_unfinished_commit_along() -> None:
+def test_a_deleted_topic_takes_its_part_of_an_unfinished_commit_along() -> None:
     at = next(filter(is_decided, operations()))
     crashed, commit = lived(at)
     found = crashed.killed()
@@ -208,7 +208,7 @@ def test_a_topic_that_is_deleted_takes_its_part_of_an_unfinished_commit_along() 
 
 
 @pytest.mark.parametrize("damage", ["bit", "missing", "short"])
-def test_a_damaged_staged_file_is_corrupt_at_the_writing_open_and_stays_as_it_is(damage: str) -> None:
+def test_a_damaged_staged_file_is_corrupt_at_the_open_and_stays(damage: str) -> None:
     at = next(filter(is_decided, operations()))
     crashed, commit = lived(at)
     found = crashed.killed()
@@ -303,9 +303,7 @@ def run(folder: Path, step: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.processes
 @pytest.mark.parametrize("step", STEPS)
-def test_r28_a_process_that_is_killed_at_a_step_of_its_commit_leaves_all_of_it_or_nothing(
-    tmp_path: Path, step: str
-) -> None:
+def test_r28_a_process_killed_in_its_commit_leaves_all_of_it_or_nothing(tmp_path: Path, step: str) -> None:
     expected = [f"{task} {place} {n}".encode() for task in range(3) for place in range(4) for n in range(50)]
     with cordwood.sync.connect(tmp_path) as cw:
         cw.create_topic("events")
@@ -334,7 +332,7 @@ def appended(log: cordwood.sync.Log, value: bytes) -> bool:
 
 
 @pytest.mark.processes
-def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_until_there_is_some(
+def test_without_room_for_a_decided_commit_a_folder_opens_without_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [f"{task} {place} {n}".encode() for task in range(3) for place in range(4) for n in range(50)]
@@ -373,7 +371,7 @@ def test_without_room_for_a_decided_commit_a_folder_opens_for_all_but_appends_un
 
 
 @pytest.mark.processes
-def test_a_commit_behind_one_that_cannot_be_finished_is_refused_and_leaves_nothing(
+def test_a_commit_after_an_unfinished_one_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cordwood.sync.connect(tmp_path) as cw:

@@ -8,10 +8,10 @@ import pytest
 from cordwood import Region
 from cordwood.simulation.disk import SimulatedDisk
 from cordwood.simulation.folder import SimulatedFolder
+from cordwood.simulation.folder_engine import SimulatedEngine
 from cordwood.wal.formats.cordwood import snapshot, snapshot_policy
-from tests.crash.histories import cuts
-from tests.wal.model import Model
-from tests.wal.simulated import SimulatedEngine
+from tests.support.crash.histories import cuts
+from tests.support.wal.region_model import Model
 
 REGION = 7
 
@@ -67,7 +67,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_a_power_cut_at_any_operation_of_a_region_takes_nothing_that_was_acked(seeds: int) -> None:
+async def test_a_power_cut_at_any_operation_of_a_region_takes_no_ack(seeds: int) -> None:
     whole, _ = await lived(0, None)
     for at in range(1, whole.disk.operations + 2):
         crashed, model = await lived(0, at)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from cordwood.cli import command_parser, main
-from tests.docs.command_page import MARK, PAGE, reference
-from tests.docs.pages import blocks
+from tests.support.docs.command_page import MARK, PAGE, reference
+from tests.support.docs.pages import blocks
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_the_reference_is_that_of_the_parser() -> None:
-    assert TEXT.partition(MARK)[2] == f"\n{reference()}", "run `python -m tests.docs.command_page`"
+    assert TEXT.partition(MARK)[2] == f"\n{reference()}", "run `python -m tests.support.docs.command_page`"
 
 
 def test_options_that_take_one_of_a_few_words_show_them() -> None:

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.support.docs.pages import ROOT
 
 SOURCE = ROOT / "src"
 MODULES = [

@@ -12,7 +12,7 @@ import pytest
 
 import cordwood
 from cordwood import Batch
-from tests.docs.pages import ROOT, blocks, page
+from tests.support.docs.pages import ROOT, blocks, page, promised
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 # The classes of docs/testing.md are run by tests/conformance, as the suites that they are, the pages about Spark by
@@ -27,11 +27,6 @@ ELSEWHERE = {
 WITH_CODE = [name for name in PAGES if blocks(page(name), "python") and name not in ELSEWHERE]
 
 
-def promised(code: str) -> list[str]:
-    """What the comments behind `print(…)` say."""
-    return re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
-
-
 async def run_page(code: list[str]) -> None:
     """All blocks of a page, one after the other, as at the prompt of `python -m asyncio`."""
     names: dict[str, Any] = {"__name__": "example"}
@@ -42,7 +37,14 @@ async def run_page(code: list[str]) -> None:
 
 
 def test_the_pages_with_code_are_these() -> None:
-    assert WITH_CODE == ["README.md", "docs/concepts.md", "docs/operating.md", "docs/performance.md", "docs/wal.md"]
+    assert WITH_CODE == [
+        "README.md",
+        "docs/concepts.md",
+        "docs/journal.md",
+        "docs/operating.md",
+        "docs/performance.md",
+        "docs/wal.md",
+    ]
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
@@ -52,9 +54,9 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     code = blocks(page(name), "python")
     if name == "README.md":
-        # A whole program, which brings its own event loop.
-        (program,) = code
-        exec(compile(program, name, "exec"), {"__name__": "__main__"})
+        # Whole programs, which bring their own event loops.
+        for program in code:
+            exec(compile(program, name, "exec"), {"__name__": "__main__"})
     else:
         asyncio.run(run_page(code))
     expected = [line for block in code for line in promised(block)]
@@ -62,9 +64,11 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     assert len(expected) == sum(block.count("print(") for block in code)
 
 
-def test_the_example_of_the_readme_is_short() -> None:
-    (program,) = blocks(page("README.md"), "python")
-    assert len([line for line in program.splitlines() if line.strip()]) <= 20
+def test_the_examples_of_the_readme_are_short() -> None:
+    programs = blocks(page("README.md"), "python")
+    assert len(programs) == 2
+    for program in programs:
+        assert len([line for line in program.splitlines() if line.strip()]) <= 20
 
 
 def test_the_readme_says_what_installing_brings_and_which_extras_there_are() -> None:
@@ -72,8 +76,8 @@ def test_the_readme_says_what_installing_brings_and_which_extras_there_are() -> 
     readme = page("README.md")
     (extras,) = re.findall(r"pip install '[^'\[]*\[([a-z,]+)\]'", readme)
     assert set(extras.split(",")) == set(project["optional-dependencies"])
-    assert [re.split(r"\W", needed)[0] for needed in project["dependencies"]] == ["crc32c"]
-    assert "That brings crc32c and nothing else" in readme
+    assert [re.split(r"\W", needed)[0] for needed in project["dependencies"]] == ["crc32c", "msgspec"]
+    assert "That brings crc32c and msgspec alone" in readme
 
 
 def test_links_lead_somewhere() -> None:
@@ -108,9 +112,41 @@ def test_the_quickstart(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_orders_run_again_and_again(tmp_path: Path) -> None:
+    first, second, third = (run_example("orders.py", folder=tmp_path).stdout.splitlines() for _ in range(3))
+    assert first == [
+        "order-1 before: {}",
+        "3 events, each with a number of its own: True",
+        "order-1 now: {'milk': 1, 'sugar': 1, 'tea': 1}, at 3",
+    ]
+    assert second[0] == "order-1 before: {'milk': 1, 'sugar': 1, 'tea': 1}"
+    assert second[2:] == [
+        "order-1 now: {'milk': 2, 'sugar': 2, 'tea': 2}, at 6",
+        "order-1 is complete, and purged",
+    ]
+    assert third == first
+
+
+@pytest.mark.processes
 def test_many_writers(tmp_path: Path) -> None:
-    ran = run_example("many_writers.py", str(tmp_path / "data"), folder=tmp_path)
-    assert ran.stdout == "104 writers, 104 of them complete and in order\n"
+    for _ in range(2):
+        ran = run_example("many_writers.py", str(tmp_path / "data"), folder=tmp_path)
+        assert ran.stdout == "104 writers, 104 of them complete and in order\n"
+
+
+def test_the_tests_know_every_example() -> None:
+    names = {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert names == {"follow.py", "many_writers.py", "orders.py", "quickstart.py", "spark_plot.py"}
+
+
+@pytest.mark.processes
+def test_the_programs_of_the_readme_run_a_second_time(tmp_path: Path) -> None:
+    log, journal = blocks(page("README.md"), "python")
+    for first in (0, 2):
+        for program, line in ((log, f"range({first}, {first + 2})"), (journal, "1 command-1")):
+            ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+            assert (ran.returncode, ran.stderr) == (0, "")
+            assert ran.stdout.splitlines()[0] == line
 
 
 @pytest.mark.processes

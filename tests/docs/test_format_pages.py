@@ -1,11 +1,19 @@
 import hashlib
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from cordwood.journal.action import Append
+from cordwood.journal.event import Event
+from cordwood.journal.header import decode_header, encode_header
+from cordwood.journal.value import check_numbers, decode_value
+from cordwood.journal.value import encode_value as encode_journal_value
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.chain.records import (
@@ -31,6 +39,8 @@ from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
 from cordwood.log.topics import TopicConfig
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
+from cordwood.store import EventRow, HeadRow, KeyChanges, PartitionChanges
+from cordwood.store.sqlite import reading, schema, writing
 from cordwood.wal.formats.cordwood.data_record import (
     HEADER_BYTES,
     decode_record,
@@ -52,14 +62,14 @@ from cordwood.wal.formats.entrywise.codec import EntryKey, Known
 from cordwood.wal.formats.entrywise.horaedb import HoraeDbCodec
 from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark, encode_value
 from cordwood.wal.record import NOBODY, OwnerRecord, WriteRecord
-from tests.docs.pages import ROOT, blocks, layout, octets, page, rows
+from tests.support.docs.pages import ROOT, blocks, layout, octets, page, rows
 
 PLOG = PlogId.parse("local/0/0123456789abcdef")
 NEXT = PlogId.parse("local/0/fedcba9876543210")
 NOW_MS = 1_700_000_000_000
 
 
-def test_every_page_says_how_the_format_may_change_and_what_is_good_and_bad_about_it() -> None:
+def test_every_page_has_versions_benefits_and_downsides_of_its_format() -> None:
     for path in (ROOT / "docs" / "formats").glob("*.md"):
         headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert headings[-3:] == ["Benefits", "Downsides", "Changing the format"], path
@@ -300,6 +310,43 @@ class TestWalRfc:
         assert covered(layout(self.text)) == 14
 
 
+class TestJournalRecord:
+    text = page("docs/formats/journal-record.md")
+    scala = Append(1, 2, "json", "host", "10.1.0")
+    ours = Append(1, 2, "json", "host", "0.1.0", id="command-42", expected=0)
+    next = Append(3, 3, "json", "host", "0.1.0", id="command-43", expected=2, after="command-42")
+    events = (Event.json_bytes(b'{"total":12.50}', {"paid"}), Event.empty())
+
+    def test_the_examples_are_what_is_written(self) -> None:
+        headers = [encode_header(action).decode() for action in (self.scala, self.ours, self.next)]
+        payload_type, value = encode_journal_value(self.events, 1, timedelta(days=30), None)
+        assert payload_type == "json"
+        assert blocks(self.text, "json") == [f"{line}\n" for line in (*headers, value.decode())]
+        binary = encode_journal_value([Event.binary(b"\x00\xff\x10", {"t1", "t2"})], 1, None, None)
+        assert [octets(block) for block in blocks(self.text, "hex")] == [binary[1]]
+
+    def test_the_examples_are_read_as_the_page_says(self) -> None:
+        *headers, value = (block.encode() for block in blocks(self.text, "json"))
+        assert [decode_header(header) for header in headers] == [self.scala, self.ours, self.next]
+        read = decode_value("json", value)
+        check_numbers(self.ours, read.events)
+        assert [(each.kind, each.payload) for each in read.events] == [("json", '{"total":12.50}'), (None, None)]
+        assert read.expire_after_ns == 30 * 86_400 * 10**9
+        (binary,) = blocks(self.text, "hex")
+        (event,) = decode_value("binary", octets(binary)).events
+        assert (event.seq_nr, event.tags, event.payload) == (1, ("t1", "t2"), b"\x00\xff\x10")
+
+    def test_the_page_has_every_field_of_ours_in_its_order(self) -> None:
+        table = self.text.partition("Our further fields")[2].partition("A writer does not wait")[0]
+        named = [row[0].strip("`") for row in rows(table)]
+        full = Append(1, 1, id="a", expected=0, life="l", named="n", keep_expiry=True, after="b")
+        fields = list(json.loads(encode_header(full))["append"])
+        assert named == [*fields[fields.index("metadata") + 1 :], "seqNr"]
+
+    def test_the_table_covers_the_first_bytes_without_gaps(self) -> None:
+        assert covered(layout(self.text)) == 21
+
+
 class TestCoordinator:
     text = page("docs/formats/coordinator.md")
 
@@ -337,6 +384,57 @@ class TestCoordinator:
             hashed = hashlib.blake2b(json.dumps(row).encode(), digest_size=8).digest()
             digest ^= int.from_bytes(hashed, "little", signed=True)
         assert stamp == (5, 4, digest)
+
+
+class TestJournalSqlite:
+    text = page("docs/formats/journal-sqlite.md")
+    life = "6b29fc40-ca47-1067-b31d-00dd010662da"
+    head = HeadRow(0, 7, 10_000, 2, NOW_MS, NOW_MS, life=life, origin="host")
+    metadata = '{"header":{},"payload":{}}'
+    rows = (
+        EventRow(1, NOW_MS, 0, 7, "host", "1.0", life, metadata, "json", '{"n":1}', tags=("paid",)),
+        EventRow(2, NOW_MS, 0, 7, "host", "1.0", life, metadata, "text", "hi"),
+    )
+
+    def written(self, path: Path) -> sqlite3.Connection:
+        db = schema.prepare_for_writing(path, 5)
+        changes = [KeyChanges("order-1", self.head, self.rows)]
+        assert writing.write(db, PartitionChanges("orders", 0, None, 7, changes), NOW_MS + 500)
+        return db
+
+    def test_the_page_shows_the_tables(self) -> None:
+        (shown,) = blocks(self.text, "sql")
+        assert shown == schema._TABLES.lstrip("\n")
+
+    def test_a_new_store_has_the_version_and_the_tables_of_the_page(self, tmp_path: Path) -> None:
+        with closing(self.written(tmp_path / "store.db")) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            (application,) = db.execute("PRAGMA application_id").fetchone()
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        assert self.text.startswith(f"# The SQLite store of journals, schema version {version}\n")
+        assert f"`{application:#x}`" in self.text
+        assert {row[0].strip("`") for row in rows(self.text) if len(row) == 3} == tables
+
+    def test_the_example_is_what_is_written(self, tmp_path: Path) -> None:
+        (shown,) = blocks(self.text, "rows")
+        with closing(self.written(tmp_path / "store.db")) as db:
+            lines = [
+                "|".join([table, *("" if value is None else str(value) for value in row)])
+                for table in ("journal", "metajournal", "pointer2")
+                for row in db.execute(f"SELECT * FROM {table}")
+            ]
+        assert lines == shown.splitlines()
+
+    def test_the_example_is_read_as_the_page_says(self, tmp_path: Path) -> None:
+        (shown,) = blocks(self.text, "rows")
+        with closing(schema.prepare_for_writing(tmp_path / "store.db", 5)) as db:
+            for line in shown.splitlines():
+                table, *values = line.split("|")
+                places = ", ".join("?" * len(values))
+                db.execute(f"INSERT INTO {table} VALUES ({places})", [value or None for value in values])
+            assert reading.pointers(db, "orders") == {0: 7}
+            assert reading.heads(db, "orders", ["order-1"]) == {"order-1": self.head}
+            assert reading.events(db, "orders", "order-1", 1, 3, 1 << 20).rows == list(self.rows)
 
 
 def covered(places: list[tuple[int, int]]) -> int:

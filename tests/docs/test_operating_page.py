@@ -9,13 +9,13 @@ from typing import Any, get_args
 import pytest
 
 import cordwood
-from cordwood import Batch, errors
+from cordwood import Batch, Event, errors
 from cordwood.log.native.env.clock import RealClock
 from cordwood.log.native.env.disk import RealDisk
 from cordwood.log.native.folder.published import Owner
 from cordwood.log.native.folder.staged import StagedWriter, Write, abort_attempt
-from tests.crash.media import check_writing, small_folder
-from tests.docs.pages import page, rows
+from tests.support.crash.damaged_folder import check_writing, small_folder
+from tests.support.docs.pages import page, rows
 
 PAGE = page("docs/operating.md")
 
@@ -91,6 +91,7 @@ async def test_the_page_names_every_file_of_a_folder(tmp_path: Path) -> None:
         writer.add(Owner(1, 0), "events/0", Batch.of([b"x"]))
         writer.finish()
         abort_attempt(RealDisk(tmp_path), RealClock(), "given up")
+        await cw.journal("orders").append("order-1", [Event.text("x")])
         files = files_of(tmp_path)
     patterns = ("plogs/*.plog", "staged/*.frames", "staged/*.aborted")
     found = {name: [pattern for pattern in patterns if fnmatch(name, pattern)] or [name] for name in files}

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.docs.pages import ROOT, page
+from tests.support.docs.pages import ROOT, page
 
 
 def test_the_pages_of_results_that_it_names_are_all_that_a_bench_wrote() -> None:

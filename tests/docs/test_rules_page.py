@@ -2,11 +2,19 @@
 
 import re
 
-from tests.docs.pages import ROOT, page, rows
+from tests.support.docs.pages import ROOT, page, rows
 
+CODE = ROOT / "src" / "cordwood"
+TESTS = ROOT / "tests"
 # Where the rules are kept, and where they are tried: places and tests are named from here.
-SOURCES = {"": ROOT / "src" / "cordwood" / "log" / "native", "wal/": ROOT / "src" / "cordwood" / "wal"}
-TESTS = [ROOT / "tests" / "crash", ROOT / "tests" / "embedded", ROOT / "tests" / "wal", ROOT / "tests" / "unit" / "wal"]
+SOURCES = {
+    "": CODE / "log" / "native",
+    "wal/": CODE / "wal",
+    "journal/": CODE / "journal",
+    "store/": CODE / "store",
+}
+OF_LOGS = [TESTS / "crash", TESTS / "embedded", TESTS / "wal", TESTS / "unit" / "wal"]
+OF_JOURNALS = [TESTS / "journal", TESTS / "store", TESTS / "unit" / "journal", CODE / "testing" / "store"]
 TEXT = page("docs/rules.md")
 
 
@@ -34,13 +42,16 @@ def test_every_place_names_its_rule_and_every_test_exists() -> None:
         table = rows(section)
         assert table, rule
         for where, test in table:
-            for place in re.findall(r"`([^`]+)`", where):
+            places = re.findall(r"`([^`]+)`", where)
+            for place in places:
                 assert rule in rules_in(source(place)), f"{place} does not name {rule}"
             file, name = test.strip("`").split("::")
-            (path,) = [folder / file for folder in TESTS if (folder / file).exists()]
-            assert re.search(rf"^(async )?def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), test
+            folders = OF_JOURNALS if places[0].startswith(("journal/", "store/")) else OF_LOGS
+            (path,) = [path for folder in folders for path in folder.rglob(file)]
+            # The tests of the conformance suites are methods.
+            assert re.search(rf"^ *(async )?def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), test
 
 
 def source(place: str) -> str:
-    prefix = "wal/" if place.startswith("wal/") else ""
+    prefix = next((prefix for prefix in SOURCES if prefix and place.startswith(prefix)), "")
     return (SOURCES[prefix] / place.removeprefix(prefix)).read_text(encoding="utf-8")

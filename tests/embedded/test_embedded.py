@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from cordwood.log.native.folder.writer import FolderSettings, FolderWriter
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.append import Append
 from cordwood.log.native.stream.write_queue import WriteQueue
-from tests.embedded.processes import Program, program
+from tests.support.folder.scripts import Program, program
 
 WRITER = """
 with cordwood.sync.connect(url) as cw:
@@ -136,7 +135,7 @@ def test_a_timeout_is_a_number_of_seconds_above_0(data: Path) -> None:
         ):
             cordwood.connect(data, timeout=timeout)
     with pytest.raises(TypeError, match="timeout is a number of seconds, not str"):
-        cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # that is what is tested
+        cordwood.connect(data, timeout="30")  # type: ignore[arg-type]  # the wrong type is the test
 
 
 @pytest.mark.parametrize("timeout", [float("inf"), 10**400], ids=["inf", "10^400"])
@@ -252,7 +251,7 @@ async def test_a_read_only_connection_in_the_writing_process_refuses_to_write(da
 async def test_a_read_only_connection_sees_topics_come_and_go(data: Path) -> None:
     async with cordwood.connect(data) as cw:
         await cw.create_topic("a")
-    # Opened without a writer in this process: it has nothing but what is published.
+    # Opened without a writer in this process: it has the published files alone.
     async with cordwood.connect(data, read_only=True) as reading:
         assert await reading.topics() == ["a"]
         async with cordwood.connect(data) as cw:
@@ -309,14 +308,15 @@ async def test_a_reader_beside_the_writing_process_sees_what_is_acked(data: Path
 
 
 @pytest.mark.processes
-async def test_a_read_beside_the_writing_process_ends_where_the_log_ended_at_the_call(data: Path) -> None:
+async def test_a_read_beside_the_writer_ends_where_the_log_ended_at_the_call(data: Path) -> None:
     with program(WRITER, data) as writer:
         assert writer.says() == "writing"
         async with cordwood.connect(data, read_only=True) as cw:
             reader = cw.log("events").read()
             assert isinstance(reader, FolderReader)
-            assert isinstance(reader._end_at_call, Future)
-            reader._end_at_call.result(30)  # the look is under way, not awaited
+            look_at_end = reader._parts[0]._ends
+            assert look_at_end is not None
+            look_at_end()  # the look is under way, not awaited
             asked(writer, "append 3")
             assert [value async for batch in reader for value in batch.values] == [b"0", b"1", b"2"]
             assert await values_of(cw.log("events")) == [b"0", b"1", b"2", b"3"]
@@ -372,13 +372,14 @@ def unavailable(call):
         return True
     return False
 
-async def child(cw, log, reader):
+async def child(cw, log, reader, several):
     failed = []
     for name, call in {
         "topics": cw.topics, "topic": lambda: cw.topic("events"), "create": lambda: cw.create_topic("x"),
         "delete": lambda: cw.delete_topic("events"), "spread": lambda: cw.append("events", Batch.of([b"x"])),
         "append": lambda: log.append(Batch.of([b"x"])), "bounds": log.bounds, "trim": lambda: log.trim(before=1),
-        "next": lambda: anext(reader), "close": cw.close,
+        "next": lambda: anext(reader), "close": cw.close, "fetch": lambda: log.fetch([0]),
+        "next of several": lambda: anext(several), "close several": several.close,
     }.items():
         try:
             await asyncio.wait_for(call(), 5)
@@ -388,7 +389,11 @@ async def child(cw, log, reader):
             failed.append(f"{name}: {error!r}")
             continue
         failed.append(f"{name}: went through")
-    if not unavailable(log.read): failed.append("read")
+    for name, call in {
+        "read": log.read, "read several": lambda: cw.read("events"), "position": lambda: several.position(0),
+        "add": lambda: several.add(1, 0), "drop": lambda: several.drop(0),
+    }.items():
+        if not unavailable(call): failed.append(name)
     return failed
 
 async def anew():
@@ -400,15 +405,17 @@ async def open_all():
     await cw.create_topic("events")
     log = cw.log("events")
     await log.append(Batch.of([b"0"]))
+    several = cw.read("events", follow=True)
+    await anext(several)
     reader = log.read()
-    return cw, log, reader
+    return cw, log, reader, several
 
-cw, log, reader = asyncio.run(open_all())
+cw, log, reader, several = asyncio.run(open_all())
 until_parent_closes, held_by_parent = os.pipe()
 pid = os.fork()
 if not pid:
     os.close(held_by_parent)
-    say(asyncio.run(child(cw, log, reader)))
+    say(asyncio.run(child(cw, log, reader, several)))
     say(asyncio.run(anew()))
     os.read(until_parent_closes, 1)
     os._exit(0)
@@ -423,7 +430,7 @@ os.waitpid(pid, 0)
 
 
 @pytest.mark.processes
-async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_the_lock_stays_behind(data: Path) -> None:
+async def test_in_a_forked_child_a_connection_is_unavailable_and_holds_no_lock(data: Path) -> None:
     with program(FORK, data) as forked:
         assert forked.says() == "[]"
         assert forked.says() == "[b'0']"
@@ -431,7 +438,7 @@ async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_the_lock_
             await cordwood.connect(data)
         forked.tell("append and close")
         assert forked.says() == "closed"
-        # The child lives on, and does not stand in the way.
+        # The child lives on, and does not block it.
         async with cordwood.connect(data) as cw:
             assert await values_of(cw.log("events")) == [b"0", b"1"]
         forked.tell("end")
@@ -518,7 +525,7 @@ asyncio.run(cw.close())
 
 
 @pytest.mark.processes
-def test_in_a_forked_child_a_reader_gives_nothing_out_and_waits_for_no_thread_of_the_parent(data: Path) -> None:
+def test_in_a_forked_child_a_reader_ends_without_the_parents_threads(data: Path) -> None:
     with program(FORK_WHILE_READING, data) as forked:
         assert forked.says() == "0"
         forked.ends()
@@ -558,7 +565,7 @@ say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 @pytest.mark.processes
-def test_a_forked_child_reads_though_a_thread_of_its_parent_was_taking_a_buffer(data: Path) -> None:
+def test_a_forked_child_reads_though_its_parent_was_taking_a_buffer(data: Path) -> None:
     with program(FORK_WHILE_A_BUFFER_IS_TAKEN, data) as forked:
         assert forked.says() == "0"
         forked.ends()
@@ -697,8 +704,9 @@ async def test_a_follower_that_gives_up_leaves_nothing_behind(data: Path) -> Non
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(reader), 0.002)
             assert isinstance(reader, FolderReader)
-            assert isinstance(reader._source, WrittenLog)
-            assert len(reader._source._growth_wanted) <= 1
+            source = reader._parts[0].source
+            assert isinstance(source, WrittenLog)
+            assert len(source._growth_wanted) <= 1
 
 
 async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
@@ -713,7 +721,7 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
         if queue._name.startswith("slow/") and threading.current_thread() is not threading.main_thread():
             assert acked.wait(10)
             assert asked.wait(10)
-            time.sleep(0.05)  # whoever asks has looked by now, unless it waits for this thread
+            time.sleep(0.05)  # the call has looked by now, unless it waits for this thread
         return taken
 
     def asking(log: WrittenLog) -> int | None:
@@ -729,7 +737,7 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
         assert await values_of(cw.log("slow")) == [b"value"]
 
 
-# -- what fails where nobody is told -----------------------------------------------------------------------------
+# -- failures in the background ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -743,7 +751,7 @@ async def test_an_ack_that_comes_before_the_log_is_known_to_be_open_can_be_read(
     ],
     ids=["append", "bounds", "offset_at", "trim", "read"],
 )
-async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_whatever_it_is(
+async def test_any_next_call_on_a_log_raises_the_error_of_its_retention(
     data: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Log], Awaitable[object]]
 ) -> None:
     failed = threading.Event()
@@ -768,5 +776,5 @@ async def test_a_retention_that_fails_is_raised_by_the_next_call_on_the_log_what
         assert await asyncio.to_thread(failed.wait, 10)
         with pytest.raises(Unavailable, match="events/0: its retention failed in the background") as caught:
             await call(log)
-        assert caught.value.outcome == "not_written"  # of the call that is told of it
+        assert caught.value.outcome == "not_written"  # of the call that raises it
         await call(log)

@@ -45,5 +45,5 @@ async def test_whoever_was_second_is_told_to_read_on(data: Path) -> None:
     async with cordwood.connect(data) as cw:
         log = cw.log("events")
         await log.append(Batch.of([b"first"]))
-        with pytest.raises(Conflict, match="events/0 is at offset 1, not at 0: read on and decide again"):
+        with pytest.raises(Conflict, match="events/0 is at offset 1, not at 0: read further and decide again"):
             await log.append(Batch.of([b"second"]), expected=0)

@@ -13,7 +13,7 @@ import cordwood
 from cordwood import Batch, InvalidInput, Unavailable
 from cordwood.log.native.folder.lock import is_written
 from cordwood.log.native.folder.publisher import Publisher
-from tests.embedded.processes import program
+from tests.support.folder.scripts import program
 
 OPEN = """
 try:
@@ -60,7 +60,7 @@ def test_a_folder_that_was_renamed_is_not_written_twice_by_one_process(tmp_path:
 
 
 @pytest.mark.processes
-def test_a_child_that_outlives_its_killed_parent_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
+def test_a_child_of_a_killed_parent_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
     script = """
 cw = cordwood.sync.connect(url)
 until, held = os.pipe()

@@ -38,7 +38,7 @@ async def given_up_in_time(data: Path) -> None:
 
 
 @pytest.mark.parametrize("give_up", [given_up_by_cancelling, given_up_in_time])
-def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
+def test_a_folder_opened_too_late_is_released_though_the_loop_ended(
     data: Path, monkeypatch: pytest.MonkeyPatch, give_up: Callable[[Path], asyncio.Future[None]]
 ) -> None:
     go_on, opened, open_it = threading.Event(), threading.Event(), folder_module.open_for_writing
@@ -53,7 +53,7 @@ def test_a_folder_that_is_opened_too_late_is_let_go_though_the_loop_has_ended(
     asyncio.run(give_up(data))  # type: ignore[arg-type]  # a coroutine function
     go_on.set()
     assert opened.wait(30)
-    with folder_module._folder_lock(data):  # held by whoever opens or closes
+    with folder_module._folder_lock(data):  # held during an open and a close
         pass
     waiting = threading.Event()
     for _ in range(3000):

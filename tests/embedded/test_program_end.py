@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.processes import program
+from tests.support.folder.scripts import program
 
 # Whether a thread is heard when it fails so late is a matter of luck.
 RUNS = 6
@@ -120,7 +120,7 @@ begun.wait()
 
 
 @pytest.mark.processes
-def test_a_read_that_the_end_of_the_program_breaks_off_does_not_pass_for_complete(tmp_path: Path) -> None:
+def test_a_read_that_the_end_of_the_program_ends_is_not_complete(tmp_path: Path) -> None:
     with program(ENDING_WHILE_READING, tmp_path / "data") as ending:
         said = ending.says()
         ending.ends()
@@ -157,7 +157,7 @@ threading.Thread(target=use).start()
 
 
 @pytest.mark.processes
-def test_calls_of_a_thread_that_outlives_the_main_one_are_told_that_the_program_ends(tmp_path: Path) -> None:
+def test_calls_of_a_thread_that_outlives_the_main_one_are_unavailable(tmp_path: Path) -> None:
     with program(ENDING_WHILE_IN_USE, tmp_path / "data") as ending:
         said = [ending.says()]
         while said[-1] not in ("closed", ""):

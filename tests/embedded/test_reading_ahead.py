@@ -13,7 +13,8 @@ import pytest
 import cordwood
 from cordwood import Batch, Corrupt, StoredBatch, Trimmed, Unavailable
 from cordwood.log.calls.completion import Wanted
-from cordwood.log.native.api.reader import FolderReader
+from cordwood.log.native.api import reader as reader_module
+from cordwood.log.native.api.reader import PACES, FolderReader
 from cordwood.log.native.folder.written_log import WrittenLog
 from cordwood.log.native.stream.reading.blocks import Frames
 from cordwood.log.native.stream.reading.cursor import LogCursor, Step
@@ -24,8 +25,14 @@ _RECORDS = [bytes(1024)] * 1000
 
 
 @pytest.fixture
+def full_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader reads ahead as for a consumer that comes back, from its first step on."""
+    monkeypatch.setattr(reader_module, "PACES", PACES[-1:])
+
+
+@pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """Eight steps of a reader."""
+    """Eight steps of a reader at its full pace."""
     async with cordwood.connect(tmp_path / "data") as cw:
         await cw.create_topic("events")
         for _ in range(_BATCHES):
@@ -33,6 +40,7 @@ async def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.usefixtures("full_pace")
 async def test_a_step_that_is_decoded_late_is_given_out_in_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,8 +80,9 @@ async def test_what_stands_before_a_damaged_step_is_given_out(folder: Path, monk
     assert seen == list(range(damaged))
 
 
+@pytest.mark.usefixtures("full_pace")
 @pytest.mark.parametrize("damaged", [5, _BATCHES - 1], ids=["in the middle", "in the last step"])
-async def test_what_stands_before_a_damaged_frame_is_given_out_and_nothing_behind_it(
+async def test_a_read_returns_the_records_before_a_damaged_frame_and_no_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, damaged: int
 ) -> None:
     flip_bit_of_batch(folder, damaged)
@@ -133,7 +142,7 @@ async def test_a_disk_that_cannot_be_read_is_told_with_the_name_of_the_log(
                 pass
         assert isinstance(raised.value.__cause__, OSError)
         monkeypatch.undo()
-        # It was the disk, not the log: from where it ended it goes on.
+        # It was the disk, not the log: the read continues where it ended.
         rest = [offset async for batch in cw.log("events").read(first.offsets[-1] + 1) for offset in batch.offsets]
         assert rest == list(range(len(first), _BATCHES * len(_RECORDS)))
 
@@ -154,16 +163,16 @@ async def test_a_process_without_a_thread_to_spare_is_told_so(
 
 
 @pytest.mark.parametrize("follow", [False, True], ids=["to the end", "following"])
-async def test_who_names_no_start_begins_at_the_first_kept_offset_though_the_log_is_trimmed_just_then(
+async def test_a_read_without_a_start_survives_a_trim_at_the_same_moment(
     folder: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
 ) -> None:
     fetch = LogCursor.fetch
 
-    def trimmed_first(cursor: LogCursor, stop: int | None) -> Step | None:
+    def trimmed_first(cursor: LogCursor, stop: int | None, read_bytes: int) -> Step | None:
         monkeypatch.undo()
         assert isinstance(cursor._source, WrittenLog)
         cursor._source.trim(1500, lambda: None)
-        return fetch(cursor, stop)
+        return fetch(cursor, stop, read_bytes)
 
     async with cordwood.connect(folder) as cw:
         monkeypatch.setattr(LogCursor, "fetch", trimmed_first)
@@ -171,7 +180,7 @@ async def test_who_names_no_start_begins_at_the_first_kept_offset_though_the_log
     assert first.offsets == range(1500, 2000)
 
 
-async def test_a_follower_that_has_seen_nothing_yet_is_told_of_records_that_came_and_were_trimmed(
+async def test_a_new_follower_raises_if_records_came_and_were_trimmed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = _BATCHES * len(_RECORDS)
@@ -253,7 +262,7 @@ def close_elsewhere(reader: FolderReader) -> None:
     closing.join()
 
 
-async def test_a_reader_that_is_closed_in_another_loop_when_a_batch_is_ready_ends(
+async def test_a_reader_closed_in_another_loop_with_a_batch_ready_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_ready = FolderReader._make_ready
@@ -269,7 +278,7 @@ async def test_a_reader_that_is_closed_in_another_loop_when_a_batch_is_ready_end
             await anext(cw.log("events").read())
 
 
-async def test_a_follower_that_is_closed_in_another_loop_when_it_begins_to_wait_for_growth_ends(
+async def test_a_follower_closed_in_another_loop_as_its_wait_begins_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growth = FolderReader._growth
@@ -287,3 +296,76 @@ async def test_a_follower_that_is_closed_in_another_loop_when_it_begins_to_wait_
         monkeypatch.setattr(FolderReader, "_growth", closed_meanwhile)
         with pytest.raises(StopAsyncIteration):
             await asyncio.wait_for(anext(cw.log("events").read(_BATCHES * len(_RECORDS), follow=True)), 20)
+
+
+async def read_all_steps(reader: FolderReader) -> None:
+    """Wait until the threads of the reader have read as far ahead as they may."""
+    while jobs := list(reader._jobs):
+        await asyncio.wait(list(map(asyncio.wrap_future, jobs)))
+
+
+def bytes_held(reader: FolderReader) -> int:
+    steps = [slot.step for slot in reader._slots]
+    ready = [batch for _, batch in reader._ready]
+    batches = [*ready, *(batch for step in steps if isinstance(step, list) for batch in step)]
+    return sum(batch.values.data_bytes for batch in batches)
+
+
+@pytest.fixture
+async def small_frames(tmp_path: Path) -> Path:
+    """Twenty megabytes in frames of 50 KB, each smaller than a reader's first step."""
+    async with cordwood.connect(tmp_path / "small") as cw:
+        await cw.create_topic("events")
+        for _ in range(400):
+            await cw.log("events").append(Batch.of([bytes(50_000)]))
+    return tmp_path / "small"
+
+
+async def test_a_reader_that_nobody_reads_from_holds_little(small_frames: Path) -> None:
+    async with cordwood.connect(small_frames, read_only=True) as cw:
+        readers = [cw.log("events").read() for _ in range(10)]
+        for reader in readers:
+            assert isinstance(reader, FolderReader)
+            await anext(reader)
+            await read_all_steps(reader)
+            # The rest of its first step, and the one that was read ahead.
+            assert bytes_held(reader) <= 2 * PACES[0].step_bytes
+
+
+async def test_a_consumer_that_comes_back_is_read_ahead_for_at_full_pace(small_frames: Path) -> None:
+    async with cordwood.connect(small_frames, read_only=True) as cw:
+        reader = cw.log("events").read()
+        assert isinstance(reader, FolderReader)
+        held = []
+        for _ in range(40):
+            await anext(reader)
+            await read_all_steps(reader)
+            held.append(bytes_held(reader))
+    most = PACES[-1].step_bytes * PACES[-1].steps_ahead
+    assert held[0] < most / 50
+    assert most / 2 < max(held) < most + PACES[-1].step_bytes
+
+
+async def test_a_follower_at_the_end_begins_again_with_small_steps(
+    small_frames: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_the_end = asyncio.Event()
+    growth = FolderReader._growth
+
+    async def note_the_end(reader: FolderReader) -> None:
+        at_the_end.set()
+        await growth(reader)
+
+    monkeypatch.setattr(FolderReader, "_growth", note_the_end)
+    async with cordwood.connect(small_frames) as cw:
+        log = cw.log("events")
+        _, end = await log.bounds()
+        reader = log.read(end - 1, follow=True)
+        assert isinstance(reader, FolderReader)
+        await anext(reader)
+        reader._taken = 100
+        waiting = asyncio.ensure_future(anext(reader))
+        await at_the_end.wait()
+        assert reader._pace == PACES[0]
+        await log.append(Batch.of([b"more"]))
+        assert (await waiting).offsets == range(end, end + 1)

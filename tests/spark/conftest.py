@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import cordwood
 from cordwood import pipeline
 from cordwood.testing.kafka import Broker, spark_jars
-from tests.spark.queries import SETTINGS
+from tests.support.spark.queries import SETTINGS
 
 Load: TypeAlias = Callable[..., DataFrame]
 

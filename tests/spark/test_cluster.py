@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 import cordwood
 from cordwood import Batch
-from tests.spark.cluster import cluster, environment, interpreter_without_cordwood, package, submit
 from tests.spark.conftest import Load
-from tests.spark.writing import records, staged
+from tests.support.spark.cluster import cluster, environment, interpreter_without_cordwood, package, submit
+from tests.support.spark.written_rows import records, staged
 
 JOB = """
 import json

@@ -13,10 +13,10 @@ from cordwood import Batch, pipeline
 from cordwood.pipeline.source.kafka import by_offsets
 from cordwood.pipeline.source.logs import Task
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
 from tests.spark.conftest import plan
-from tests.spark.queries import Place
-from tests.spark.side_by_side import ours, rows, theirs
+from tests.support.kafka import bare_client
+from tests.support.spark.queries import Place
+from tests.support.spark.side_by_side import ours, rows, theirs
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_times_of_the_broker_are_told_from_those_of_who_appended(
 ) -> None:
     client.create_topic(topic)
     for kind in ("CreateTime", "LogAppendTime", "CreateTime"):
-        bare.configure(kafka.bootstrap, topic, {"message.timestamp.type": kind})
+        bare_client.configure(kafka.bootstrap, topic, {"message.timestamp.type": kind})
         client.log(topic).append(Batch.of([kind.encode()] * 3, timestamps=[1_700_000_000_000] * 3))
     found = rows(ours(spark, kafka, subscribe=topic))
     assert [row.timestampType for row in found] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
@@ -112,7 +112,7 @@ def test_a_stream_reads_what_is_there_and_then_what_comes(
     assert found.select("partition", "offset").distinct().count() == 2 * RECORDS + 1
 
 
-def test_a_stream_has_the_rows_of_sparks_own_and_goes_on_from_its_positions(
+def test_a_stream_has_sparks_own_rows_and_continues_from_its_positions(
     spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, written: str, tmp_path: Path
 ) -> None:
     mine = spark.readStream.format("cordwood").option("url", kafka.url)
@@ -148,9 +148,7 @@ def test_what_was_trimmed_is_a_loss(
     assert kept.count() == 2 * RECORDS - 100
 
 
-def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(
-    spark: SparkSession, kafka: Broker, written: str
-) -> None:
+def test_settings_go_to_the_client_and_errors_name_no_secrets(spark: SparkSession, kafka: Broker, written: str) -> None:
     assert ours(spark, kafka, subscribe=written, **{"kafka.client.id": "spark"}).count() == 2 * RECORDS
     wrong = {"kafka.sasl.password": "hidden", "kafka.no.such.setting": "5"}
     with pytest.raises(PySparkException, match=r"no\.such\.setting") as caught:

@@ -1,4 +1,4 @@
-"""What Spark's tasks read of logs on Kafka, where it is not simply all there was: ranges, gaps, and what is gone."""
+"""The records of logs on Kafka that Spark's tasks read, where it is not simply all: ranges, gaps, and losses."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from cordwood.pipeline.source.reader import LogsReader
 from cordwood.pipeline.source.stream import LogsStream
 from cordwood.testing.kafka import Broker
 from tests.spark.conftest import plan
-from tests.spark.side_by_side import ours, rows, theirs
+from tests.support.spark.side_by_side import ours, rows, theirs
 
 pytestmark = pytest.mark.slow
 
@@ -146,7 +146,7 @@ def test_a_server_that_has_not_heard_of_the_topic_yet_is_asked_again(
     assert planned.read() == 20
 
 
-def test_a_topic_that_is_made_anew_while_a_task_reads_it_is_not_taken_for_the_old_one(
+def test_a_topic_created_again_during_a_task_is_not_the_old_one(
     kafka: Broker, client: cordwood.sync.Client, topic: str
 ) -> None:
     def write(value: bytes) -> None:

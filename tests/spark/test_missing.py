@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.java import java_problem
+from tests.support.docs.pages import page
 
 SESSION = "from cordwood import pipeline; pipeline.session()"
 ADVICE = "install Java 17 or newer (Debian: openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -72,6 +73,39 @@ def test_without_the_extra(call: str) -> None:
     hide = "import importlib.util as u; find = u.find_spec; u.find_spec = lambda name: name != 'pyspark' and find(name)"
     line = last_line(f"{hide} or None\nfrom cordwood import pipeline\n{call}")
     assert line == "cordwood.errors.Unavailable: Spark needs pyspark, not installed here: pip install 'cordwood[spark]'"
+
+
+WITHOUT_THE_PACKAGE = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+options = {"url": sys.argv[1], "topic": "events"}
+for action in (
+    lambda: spark.read.format("cordwood").options(**options).load(),
+    lambda: spark.range(1).write.format("cordwood").mode("append").options(**options).save(),
+):
+    try:
+        action()
+    except Exception as error:
+        print(str(error).replace("\\n", " "))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+def test_without_pyspark_python_spark_fails_as_the_pages_say(tmp_path: Path) -> None:
+    """Spark runs the python3 of the PATH, and here that one has no Cordwood."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    environment = {**os.environ, "PATH": f"{tmp_path}/bare/bin:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("PYSPARK_PYTHON", None)
+    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, f"file:{tmp_path}/data"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    failed = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: cordwood"
+    assert [failed in line for line in ran.stdout.splitlines()] == [True, True], ran.stdout + ran.stderr
+    for name in ("docs/spark.md", "docs/spark-writing.md"):
+        assert failed in page(name)
+        assert "PYSPARK_PYTHON" in page(name)
 
 
 @pytest.mark.processes

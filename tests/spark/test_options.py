@@ -150,5 +150,6 @@ def test_offsets_and_timestamps_bound_what_is_read(load: Load, cw: cordwood.sync
     assert offsets(startingTimestamp="5000") == [[], []]
     with pytest.raises(AnalysisException, match="option 'startingOffsets' says nothing of events/1"):
         offsets(startingOffsets='{"events": {"0": 3}}')
-    with pytest.raises(AnalysisException, match="option 'endingOffsets' names what is not read: events/2, other/0"):
+    unread = "option 'endingOffsets' names logs that are not read: events/2, other/0"
+    with pytest.raises(AnalysisException, match=unread):
         offsets(endingOffsets='{"events": {"0": 3, "1": 3, "2": 3}, "other": {"0": 1}}')

@@ -7,13 +7,13 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 
 @pytest.mark.slow
 def test_it_reads_a_topic(spark: SparkSession, kafka: Broker) -> None:
     topic = f"own-source-{uuid.uuid4().hex[:8]}"
-    bare.create(kafka.bootstrap, topic, partitions=2)
+    bare_client.create(kafka.bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, b"value", b"key", partition=1, timestamp=1_700_000_000_123, headers=[("h", b"1")])
     assert producer.flush(30) == 0

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.pipeline.source.options import ALLOWED
 from cordwood.pipeline.source.schema import spark_schema
-from tests.docs.pages import blocks, page, rows
-from tests.docs.test_examples import promised
+from tests.support.docs.pages import blocks, page, promised, rows
 
 PAGE = page("docs/spark.md")
 

@@ -75,7 +75,7 @@ def test_a_timestamp_is_a_moment(cw: cordwood.sync.Client, load: Load) -> None:
 
 
 def test_a_time_that_spark_cannot_hold_is_told_with_its_record(cw: cordwood.sync.Client, load: Load) -> None:
-    """Such as one in nanoseconds; what is before it can be read."""
+    """Such as one in nanoseconds; the records before it can be read."""
     cw.create_topic("events")
     latest = (2**63 - 1) // 1000
     cw.log("events").append(Batch.of([b"x"] * 3, timestamps=[0, latest, latest + 1]))

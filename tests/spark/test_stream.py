@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
 from cordwood import Batch, pipeline
-from tests.spark.queries import Place, ends
+from tests.support.spark.queries import Place, ends
 
 Stream: TypeAlias = Callable[..., DataFrame]
 
@@ -41,7 +41,7 @@ def events(cw: cordwood.sync.Client) -> cordwood.sync.Client:
 
 
 def append(cw: cordwood.sync.Client, partition: int, *counts: int, topic: str = "events") -> None:
-    """Records that say where they stand."""
+    """Records that name their place."""
     log = cw.log(topic, partition)
     for count in counts:
         end = log.bounds()[1]
@@ -182,10 +182,10 @@ def test_a_topic_that_is_deleted_between_micro_batches(
         events.create_topic("events")
         append(events, 0, 50)
     message = "was deleted and made anew" if again else "does not exist any more"
-    assert f"topic 'events' {message}: what followed" in failure(place, stream(topic="events"))
+    assert f"topic 'events' {message}: the records after its last position" in failure(place, stream(topic="events"))
     place.drain(stream(topic="events", failOnDataLoss="false"))
     assert place.rows(spark) == sorted(expected(40, 20) + (expected(50) if again else []))
-    # What was said once is settled.
+    # A warning comes once.
     if again:
         assert sum(batch.numInputRows for batch in place.drain(stream(topic="events"))) == 0
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import cordwood
 from cordwood import Batch, pipeline
-from tests.spark.queries import Place
+from tests.support.spark.queries import Place
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -52,7 +52,7 @@ def uncommitted_files(place: Place) -> set[str]:
 
 @contextmanager
 def driver(folder: Path, place: Place) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-m", "tests.spark.driver", str(folder), str(place.folder)]
+    command = [sys.executable, "-m", "tests.support.spark.streaming_driver", str(folder), str(place.folder)]
     # A group of its own, so that its Java goes with it.
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
@@ -63,7 +63,7 @@ def driver(folder: Path, place: Place) -> Iterator["subprocess.Popen[bytes]"]:
 
 @contextmanager
 def appending(cw: cordwood.sync.Client) -> Iterator[None]:
-    """Records that say where they stand, to both partitions, until the end of the block."""
+    """Records that name their place, to both partitions, until the end of the block."""
     done = threading.Event()
 
     def write() -> None:

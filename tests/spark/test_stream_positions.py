@@ -78,7 +78,7 @@ def test_the_position_looks_like_that_of_kafkas_source(events: cordwood.sync.Cli
     append(events, 1)
     after = {"events": {"0": 12, "1": 4}, "topic ids": ids}
     assert reader.latestOffset(end, ALL) == after
-    # It may be given to another query, as it stands.
+    # It may be given to another query as it is.
     assert offsets(stream(folder, startingOffsets=json.dumps(end)).initialOffset()) == [11, 4]
 
 
@@ -218,7 +218,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_record(events: cordwo
     assert ranges(reader, start, end) == [("events.new/1", 0, 3)]
 
 
-def test_a_partition_that_the_server_asked_does_not_know_yet_keeps_its_place(
+def test_a_partition_that_a_server_does_not_know_yet_keeps_its_position(
     events: cordwood.sync.Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers of a cluster hear one after the other of partitions that were added."""
@@ -245,7 +245,7 @@ def test_a_partition_that_the_server_asked_does_not_know_yet_keeps_its_place(
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
-def test_a_topic_that_is_gone_is_asked_for_again_where_a_server_may_be_behind(
+def test_a_missing_topic_is_asked_for_again_as_a_server_may_be_behind(
     events: cordwood.sync.Client, folder: Path, monkeypatch: pytest.MonkeyPatch, made_anew: bool
 ) -> None:
     reader = stream(folder, startingOffsets="earliest")
@@ -344,7 +344,7 @@ class TestWhatIsLost:
         self, events: cordwood.sync.Client, folder: Path, start: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:
         events.delete_topic("events")
-        message = r"topic 'events' does not exist any more: .* \(events/0 up to 6, events/1 up to 4\) is gone"
+        message = r"topic 'events' does not exist any more: .* \(events/0 up to 6, events/1 up to 4\) are gone"
         with pytest.raises(NotFound, match=message):
             stream(folder).latestOffset(start, ALL)
         reader = self.lenient(folder)
@@ -365,7 +365,7 @@ class TestWhatIsLost:
     ) -> None:
         events.create_topic("others")
         append(events, 3, topic="others")
-        message = r"topic 'events' is in the checkpoint, but the query does not read it any more: .* is gone"
+        message = r"topic 'events' is in the checkpoint, but the query does not read it any more: .* are gone"
         with pytest.raises(NotFound, match=message):
             stream(folder, subscribe="others").latestOffset(start, ALL)
         reader = self.lenient(folder, subscribe="others")
@@ -379,13 +379,13 @@ class TestWhatIsLost:
         events.delete_topic("events")
         events.create_topic("events", partitions=2)
         append(events, 20)
-        with pytest.raises(NotFound, match="topic 'events' was deleted and made anew: what followed"):
+        with pytest.raises(NotFound, match="topic 'events' was deleted and made anew: the records after"):
             stream(folder).latestOffset(start, ALL)
         reader = self.lenient(folder)
         end = reader.latestOffset(start, ALL)
         assert "made anew" in caplog.text
         assert ranges(reader, start, end) == [("events/0", 0, 20)]
-        # What was planned of the old one is not read from the new one.
+        # Ranges that were planned on the old one are not read from the new one.
         with pytest.raises(NotFound, match="events/0: offsets 6 to 9 are gone: topic 'events' was deleted and made"):
             ranges(stream(folder), start, planned)
         assert ranges(reader, start, planned) == []

@@ -12,9 +12,9 @@ import cordwood
 from cordwood import Batch
 from cordwood.log.partitioning import partition_of
 from cordwood.records import FRAME_BYTES_MAX
-from tests.embedded.processes import program
 from tests.spark.conftest import Load
-from tests.spark.writing import ALL_COLUMNS, append, numbers, records, staged, values
+from tests.support.folder.scripts import program
+from tests.support.spark.written_rows import ALL_COLUMNS, append, numbers, records, staged, values
 
 
 @pytest.fixture
@@ -256,9 +256,7 @@ def test_a_folder_without_logs_is_left_as_it_is(spark: SparkSession, tmp_path: P
 # -- the lock ----------------------------------------------------------------------------------------------------
 
 
-def test_while_the_drivers_own_process_has_the_folder_open_a_write_is_refused_and_names_it(
-    spark: SparkSession, events: Path
-) -> None:
+def test_a_write_names_the_drivers_process_that_holds_the_folder(spark: SparkSession, events: Path) -> None:
     with cordwood.sync.connect(events) as cw:
         cw.log("events").append(Batch.of([b"mine"]))
         with pytest.raises(Exception, match=rf"Unavailable: .* is being written by process {os.getpid()}\b"):
@@ -276,9 +274,7 @@ with cordwood.sync.connect(url):
 
 
 @pytest.mark.processes
-def test_while_another_process_has_the_folder_open_a_write_is_refused_and_names_it(
-    spark: SparkSession, events: Path
-) -> None:
+def test_a_write_names_the_other_process_that_holds_the_folder(spark: SparkSession, events: Path) -> None:
     with program(HOLDER, events) as other:
         assert other.says() == "open"
         with pytest.raises(Exception, match=rf"Unavailable: .* is being written by process {other.pid}\b"):

@@ -20,9 +20,9 @@ from cordwood.pipeline.sink.target import Attempt
 from cordwood.records import Record
 from cordwood.testing.kafka import Broker
 from cordwood.url import KafkaUrl, parse_url
-from tests.kafka import bare
-from tests.spark.side_by_side import ours, rows, theirs
-from tests.spark.writing import ALL_COLUMNS, numbers
+from tests.support.kafka import bare_client
+from tests.support.spark.side_by_side import ours, rows, theirs
+from tests.support.spark.written_rows import ALL_COLUMNS, numbers
 
 pytestmark = pytest.mark.slow
 
@@ -245,7 +245,7 @@ def test_a_task_that_fails_fails_the_write(spark: SparkSession, kafka: Broker, e
 
 
 def test_what_the_broker_refuses_fails_the_write(spark: SparkSession, kafka: Broker, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic, settings={"message.timestamp.before.max.ms": "1000"})
+    bare_client.create(kafka.bootstrap, topic, settings={"message.timestamp.before.max.ms": "1000"})
     frame = spark.createDataFrame([(b"old", MOMENT)], "value binary, timestamp timestamp")
     with pytest.raises(PythonException, match=rf"InvalidInput: {topic}/0: append"):
         append(frame, kafka.url, topic)
@@ -265,7 +265,7 @@ def test_where_no_broker_answers_a_task_fails_in_the_time_that_it_has(
         target.write(Attempt("attempt", None), iter([rows]))
 
 
-def test_settings_go_to_the_client_and_a_wrong_one_is_named_without_secrets(
+def test_settings_go_to_the_client_and_errors_name_no_secrets(
     spark: SparkSession, kafka: Broker, client: cordwood.sync.Client, events: str
 ) -> None:
     append(numbers(spark, 3), kafka.url, events, **{"kafka.client.id": "spark"})

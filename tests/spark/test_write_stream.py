@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cordwood
-from tests.spark.writing import staged, values
+from tests.support.spark.written_rows import staged, values
 
 
 class Stream:
@@ -106,7 +106,7 @@ def test_a_batch_without_rows_appends_nothing_and_the_next_one_comes(stream: Str
     assert stream.values() == [b"a"]
 
 
-def test_a_batch_is_refused_while_the_folder_is_held_and_comes_when_it_is_free(stream: Stream) -> None:
+def test_a_batch_is_refused_while_the_folder_is_held_and_written_later(stream: Stream) -> None:
     stream.add("1", "a", "b")
     with (
         cordwood.sync.connect(stream.folder),
@@ -118,7 +118,7 @@ def test_a_batch_is_refused_while_the_folder_is_held_and_comes_when_it_is_free(s
     assert stream.values() == [b"a", b"b"]
 
 
-def test_a_batch_whose_task_fails_leaves_nothing_and_comes_once_it_does_not(stream: Stream) -> None:
+def test_a_batch_whose_task_fails_leaves_nothing_and_is_written_later(stream: Stream) -> None:
     def failing(frame: DataFrame) -> DataFrame:
         return frame.select(F.expr("if(value = 'b', raise_error('stop'), value) as value"))
 

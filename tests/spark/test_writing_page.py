@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 from cordwood.pipeline.sink.columns import NAMES
 from cordwood.pipeline.sink.options import ALLOWED
 from cordwood.testing.kafka import Broker
-from tests.docs.pages import blocks, page, rows
-from tests.docs.test_examples import promised
+from tests.support.docs.pages import blocks, page, promised, rows
 
 PAGE = page("docs/spark-writing.md")
 

@@ -164,7 +164,7 @@ class TestKafka:
         with pytest.raises(InvalidInput, match=r"client\.id is set in the url and in config"):
             parse_url("kafka://b1:9092?client.id=me", {"client.id": "you"})
 
-    def test_it_is_a_value_that_can_be_hashed_copied_and_pickled_but_not_changed(self) -> None:
+    def test_a_url_can_be_hashed_copied_and_pickled_but_not_changed(self) -> None:
         config = {"sasl.password": SECRET}
         parsed = KafkaUrl(("b1:9092",), config)
         config["sasl.password"] = "other"

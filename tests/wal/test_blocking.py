@@ -48,9 +48,7 @@ def test_a_region_is_recovered_by_blocking_functions(url: str) -> None:
 
 
 @pytest.mark.parametrize("raised", [StopIteration, SystemExit, KeyboardInterrupt])
-def test_whatever_a_blocking_function_raises_is_in_the_report_and_ends_no_more_than_its_table(
-    url: str, raised: type[BaseException]
-) -> None:
+def test_an_error_of_a_blocking_function_ends_its_table_alone(url: str, raised: type[BaseException]) -> None:
     with cordwood.sync.connect(url) as cw, cw.wal("metrics").region(7) as region:
         region.write_many({table: [b"a", b"b"] for table in range(3)})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood import sync
-from tests.embedded.processes import program
+from tests.support.folder.scripts import program
 
 
 def test_marks_drops_and_cleaning_work_without_an_event_loop(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_callback_runs_on_a_thread_and_uses_the_region_there(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("raised", [StopIteration, SystemExit])
-def test_a_callback_that_raises_anything_is_asked_again_and_the_region_goes_on(
+def test_a_callback_that_raises_is_called_again_and_the_region_works(
     tmp_path: Path, raised: type[BaseException]
 ) -> None:
     asked_again = threading.Event()

@@ -9,7 +9,7 @@ import pytest
 import cordwood
 from cordwood import Client, CordwoodError, Region, Timeout, Unavailable
 from cordwood.testing.kafka import Broker, Cluster
-from tests.wal.history import History
+from tests.support.wal.region_history import History
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -18,7 +18,7 @@ SHORT = 4.0
 
 
 class Load:
-    """Writers of a region that go on through every fault."""
+    """Writers of a region that continue through every fault."""
 
     def __init__(self, region: Region, writers: int = 6) -> None:
         self.history = History()
@@ -91,7 +91,7 @@ def broker(breakable: Broker) -> Iterator[Broker]:
             cw.delete_topic(topic)
 
 
-async def test_r11_writers_go_on_through_a_broker_that_is_killed_and_started_again(broker: Broker) -> None:
+async def test_r11_writers_continue_through_a_broker_that_is_killed(broker: Broker) -> None:
     async with cordwood.connect(broker.url, timeout=60) as cw, cw.wal("metrics").region(7) as region:
         async with Load(region) as load:
             for _ in range(2):
@@ -103,7 +103,7 @@ async def test_r11_writers_go_on_through_a_broker_that_is_killed_and_started_aga
         assert load.errors == []
 
 
-async def test_r11_writers_are_told_while_the_broker_is_away_and_go_on_when_it_is_back(broker: Broker) -> None:
+async def test_r11_writers_fail_while_the_broker_is_away_and_continue_later(broker: Broker) -> None:
     async with cordwood.connect(broker.url, timeout=SHORT) as cw, cw.wal("metrics").region(7, timeout=60) as region:
         async with Load(region) as load:
             await load.acks(200)
@@ -115,8 +115,8 @@ async def test_r11_writers_are_told_while_the_broker_is_away_and_go_on_when_it_i
         assert {type(error) for error in load.errors} <= {Timeout, Unavailable}
 
 
-async def test_r11_an_append_that_times_out_while_the_broker_hangs_counts_once_or_never(broker: Broker) -> None:
-    """It may be in the broker's socket, and be written when the broker goes on: after its writer was told."""
+async def test_r11_an_append_that_times_out_counts_once_or_never(broker: Broker) -> None:
+    """It may be in the broker's socket, and be written when the broker continues: after its writer got the error."""
     async with cordwood.connect(broker.url, timeout=SHORT) as cw, cw.wal("metrics").region(7, timeout=60) as region:
         async with Load(region) as load:
             for _ in range(2):

@@ -20,11 +20,11 @@ from cordwood import (
     Trimmed,
     Unavailable,
 )
+from cordwood.simulation.faulty_log import FaultyEngine, FaultyLog, lose_end
 from cordwood.wal.cleaning.background import BackgroundCleaner
 from cordwood.wal.formats.cordwood.meta_record import SnapshotPart
-from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FaultyEngine, FaultyLog, lose_end
-from tests.wal.test_snapshots import meta_records, snapshots
+from tests.support.wal.region_contents import by_table, meta_records, snapshots, taken
+from tests.support.wal.region_internals import background_task_of, cleaner_of, data_of, meta_writer_of
 
 
 class Watch:
@@ -82,7 +82,7 @@ async def test_what_no_table_needs_is_trimmed_and_what_one_needs_is_not(cw: Clie
     assert stats.trim_refused is None
 
 
-async def test_r15_when_all_is_deleted_all_but_the_last_record_goes_and_numbers_go_on(cw: Client) -> None:
+async def test_r15_when_all_is_deleted_the_last_record_stays_for_the_numbers(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 2})
         await region.mark_deleted(42, through=3)
@@ -130,12 +130,11 @@ async def test_a_crash_at_any_point_of_a_clean_loses_nothing(
     region = await FaultyEngine(cw, 0, 0, part="_").wal("metrics").region(7)
     await region.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
     await region.mark_deleted(42, through=3)
-    own = region._owner()
     if point == "before the snapshot":
-        monkeypatch.setattr(own.meta_writer, "snapshot", failing(Crash))
+        monkeypatch.setattr(meta_writer_of(region), "snapshot", failing(Crash))
     elif point == "after the snapshot":
-        monkeypatch.setattr(own.cleaner, "_trim", failing(Crash))
-    trimmed = region._data.log.trim
+        monkeypatch.setattr(cleaner_of(region), "_trim", failing(Crash))
+    trimmed = data_of(region).log.trim
     order: list[str] = []
 
     async def noted(before: int, **settings: Any) -> None:
@@ -144,7 +143,7 @@ async def test_a_crash_at_any_point_of_a_clean_loses_nothing(
         order.append("trim")
         await trimmed(before, **settings)
 
-    monkeypatch.setattr(region._data.log, "trim", noted)
+    monkeypatch.setattr(data_of(region).log, "trim", noted)
     if point == "after the trim":
         await region.clean()
         assert order == ["trim"]
@@ -172,14 +171,14 @@ async def test_r12_a_zombie_trims_nothing_that_the_newer_owner_needs(
     await old.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
     await old.mark_deleted(42, through=3)
     paused, go_on = asyncio.Event(), asyncio.Event()
-    trim = old._owner().cleaner._trim
+    trim = cleaner_of(old)._trim
 
     async def slow(timeout: float | None) -> None:
         paused.set()
         await go_on.wait()
         await trim(timeout)
 
-    monkeypatch.setattr(old._owner().cleaner, "_trim", slow)
+    monkeypatch.setattr(cleaner_of(old), "_trim", slow)
     cleaning = asyncio.create_task(old.clean())
     await paused.wait()  # its snapshot is durable, its trim is to come
     new = await cw.wal("metrics").region(7)
@@ -214,7 +213,7 @@ async def test_r12_a_zombie_whose_gap_was_trimmed_is_fenced_too(cw: Client) -> N
     assert await numbers(new) == {43: [1]}
 
 
-async def test_r16_a_reader_goes_on_when_what_it_was_to_read_is_deleted_and_trimmed(cw: Client) -> None:
+async def test_r16_a_reader_continues_after_a_trim_of_deleted_entries(cw: Client) -> None:
     # HoraeDB: a mark during a scan "may lead to an error".
     region = await cw.wal("metrics").region(7)
     for n in range(50):
@@ -233,7 +232,7 @@ async def test_r16_a_reader_goes_on_when_what_it_was_to_read_is_deleted_and_trim
     assert [(t, list(ns)) for t, ns, _ in await taken(fresh)] == [(42, [n]) for n in range(41, 51)]
 
 
-async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_trimmed(cw: Client) -> None:
+async def test_r16_an_earlier_owner_reads_anew_after_the_log_was_trimmed(cw: Client) -> None:
     old = await cw.wal("metrics").region(7)
     await old.write_many({42: [b"a"] * 3, 43: [b"b"] * 3})
     new = await cw.wal("metrics").region(7)
@@ -241,7 +240,7 @@ async def test_r16_whoever_knew_an_older_snapshot_starts_over_when_the_log_was_t
     await new.mark_deleted(43, through=2)
     await new.write(44, [b"c"])
     await new.clean()
-    # The earlier owner reads, as everybody may. What it knows lies before the start of the log now.
+    # The earlier owner reads, as everybody may. Its state is now before the start of the log.
     oldest = old.stats().oldest_offset
     assert oldest is not None
     assert oldest < (await bounds(cw))[0]
@@ -340,12 +339,12 @@ async def test_where_the_log_refuses_to_trim_the_region_is_pruned_all_the_same(
         assert (await bounds(cw))[0] == again.tables()[43].mapping[1]
 
 
-async def test_regions_are_cleaned_in_the_background_and_a_failing_one_stops_no_other(
+async def test_a_region_that_fails_in_background_cleaning_stops_no_other(
     cw: Client, background: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wal = cw.wal("metrics", clean_every=0.01)
     failing_one, well = await wal.region(6), await wal.region(7)
-    cleaner = failing_one._owner().cleaner
+    cleaner = cleaner_of(failing_one)
     cleaning = cleaner._clean
     monkeypatch.setattr(cleaner, "_clean", failing(OSError))
     await well.write_many({42: [b"a"] * 3, 43: [b"b"]})
@@ -366,7 +365,7 @@ async def test_a_clean_by_hand_that_goes_well_takes_back_the_failure_of_a_round(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     region = await cw.wal("metrics", clean_every=3600).region(7)
-    cleaner = region._owner().cleaner
+    cleaner = cleaner_of(region)
     with monkeypatch.context() as broken:
         broken.setattr(cleaner, "_clean", failing(OSError))
         with pytest.raises(OSError):
@@ -380,7 +379,7 @@ async def test_a_clean_ends_in_its_time_though_another_one_is_under_way(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     region = await cw.wal("metrics").region(7)
-    cleaner = region._owner().cleaner
+    cleaner = cleaner_of(region)
     begun = asyncio.Event()
 
     async def stuck(timeout: float | None) -> None:
@@ -397,9 +396,7 @@ async def test_a_clean_ends_in_its_time_though_another_one_is_under_way(
     await region.clean(timeout=30)
 
 
-async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it_is_cleaned_when_they_mark(
-    cw: Client, background: Watch
-) -> None:
+async def test_a_region_over_its_size_names_the_tables_that_hold_it_back(cw: Client, background: Watch) -> None:
     # GreptimeDB #5877, #6722, HoraeDB #1038: an idle table pins the log.
     asked: list[list[int]] = []
     done = asyncio.Event()
@@ -421,7 +418,7 @@ async def test_over_its_size_the_tables_that_hold_a_region_back_are_named_and_it
     await done.wait()
     assert asked[0][:2] == [1, 2], "the oldest first"
     await background.until(lambda: region.stats().bytes <= 20_000)
-    assert not {1, 2} & {table for _, table in region._data.state.holders()}
+    assert not {1, 2} & {table for _, table in data_of(region).state.holders()}
     assert set((await numbers(region)).keys()) <= {3}
     await wal.close()
 
@@ -521,9 +518,7 @@ async def test_a_callback_may_close_what_it_is_called_for(url: str, what: str) -
             await closed.wait()
         with pytest.raises(Unavailable):
             await region.write(42, [b"y"])
-        assert region._owned is not None
-        assert region._owned.background is not None
-        await region._owned.background._task
+        await background_task_of(region)
     async with cordwood.connect(url) as cw:
         assert (await snapshots(cw))[-1].high_watermark == (await bounds(cw))[1], "it was closed in order"
 
@@ -555,9 +550,7 @@ async def test_a_fenced_region_is_not_cleaned_any_more(cw: Client) -> None:
     new = await cw.wal("metrics").region(7)
     with pytest.raises(Fenced):
         await old.write(42, [b"zombie"])
-    assert old._owned is not None
-    assert old._owned.background is not None
-    await old._owned.background._task  # it ends by itself
+    await background_task_of(old)  # it ends by itself
     await new.close()
     assert isinstance((await meta_records(cw))[-1], SnapshotPart)
 
@@ -570,10 +563,8 @@ async def test_a_broken_region_is_not_cleaned_any_more(cw: Client) -> None:
     with pytest.raises(Corrupt):
         await old.write(42, [b"b"])
     assert await wal.region(7) is not old
-    assert old._owned is not None
-    assert old._owned.background is not None
     async with asyncio.timeout(10):
-        await old._owned.background._task  # it ends by itself: the log's close knows the new one
+        await background_task_of(old)  # it ends by itself: the log's close knows the new one
 
 
 async def test_a_region_that_nobody_has_any_more_is_closed_with_its_connection(url: str) -> None:

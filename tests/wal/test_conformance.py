@@ -7,7 +7,7 @@ import pytest
 
 import cordwood
 from cordwood import Client, Region, Wal
-from tests.wal.contents import by_table, logs_of
+from tests.support.wal.region_contents import by_table, logs_of
 
 KINDS = [("cordwood", "two-topics"), ("cordwood", "one-topic"), ("rfc", "two-topics"), ("rfc", "one-topic")]
 
@@ -30,7 +30,7 @@ async def numbers(region: Region, table: int, start: int = 1, stop: int | None =
     return list(found)
 
 
-async def test_logs_are_read_as_they_were_written_whatever_the_size_of_the_writes(cw: Client, wal_of: Open) -> None:
+async def test_entries_are_read_as_they_were_written_for_any_size_of_writes(cw: Client, wal_of: Open) -> None:
     async with wal_of(cw).region(7) as region:
         for size in (1, 2, 4, 10, 100):
             for start in range(1, 101, size):

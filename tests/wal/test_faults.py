@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from cordwood import Batch, Client, CordwoodError, Fenced, Region, Timeout, Unavailable, Wal
+from cordwood.simulation.faulty_log import FAULTS, FaultyEngine, FaultyLog
 from cordwood.wal.formats.cordwood.data_record import encode_owner
 from cordwood.wal.record import OwnerRecord
-from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FAULTS, FaultyEngine, FaultyLog
-from tests.wal.history import History
-from tests.wal.inside import data_of, writer_of
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_history import History
+from tests.support.wal.region_internals import data_of, writer_of
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -23,10 +23,10 @@ async def test_r11_an_append_that_goes_wrong_once_is_made_good(cw: Client, fault
         log.odds = 1
         failing = asyncio.create_task(region.write(42, [b"b", b"c"]))
         await log.went_wrong.wait()
-        engine.be_well()
+        engine.heal()
         assert await failing == range(2, 4), "its caller does not notice"
         assert await region.write(43, [b"d"]) == range(1, 2)
-        await engine.settled()
+        await engine.settle()
         assert await region.write(42, [b"e"]) == range(4, 5)
         expected = [(42, [b"a"]), (42, [b"b", b"c"]), (43, [b"d"]), (42, [b"e"])]
         assert [(table, payloads) for table, _, payloads in await taken(region.replay())] == expected
@@ -48,8 +48,8 @@ async def test_r11_under_any_faults_no_ack_is_lost_and_nothing_comes_twice(cw: C
             await history.write(region, table, [b"%d.%d.%d" % (table, step, i) for i in range(1 + step % 3)])
 
     await asyncio.gather(*(fill(table) for table in range(6)))
-    engine.be_well()
-    await engine.settled()
+    engine.heal()
+    await engine.settle()
     assert await history.write(region, 99, [b"well again"]) is None
     await history.check(region)
     async with cw.wal("metrics").region(7) as reopened:
@@ -83,8 +83,8 @@ async def test_r10_r11_owners_change_under_faults_and_no_ack_is_lost(cw: Client,
 
     for _ in range(3):
         await asyncio.gather(*(own_for_a_while() for _ in range(3)))
-    engine.be_well()
-    await engine.settled()
+    engine.heal()
+    await engine.settle()
     async with cw.wal("metrics").region(7) as region:
         await history.check(region)
 
@@ -100,10 +100,10 @@ async def test_r11_a_renewal_does_not_take_the_region_back_from_a_newer_owner(
     async def overtaken(*arguments: Any) -> None:
         # The newer owner opens after the old one has looked, and before its renewal is in the log.
         newer.append(await cw.wal("metrics").region(7))
-        engine.be_well()
+        engine.heal()
         await renew(*arguments)
 
-    monkeypatch.setattr(old._data, "renew", overtaken)
+    monkeypatch.setattr(data_of(old), "renew", overtaken)
     engine.logs[0].odds = 1
     with pytest.raises(Fenced) as gone:
         await old.write(42, [b"old"])
@@ -113,31 +113,29 @@ async def test_r11_a_renewal_does_not_take_the_region_back_from_a_newer_owner(
     assert await by_table(new) == {42: {1: b"new"}}
 
 
-async def test_what_cannot_be_resolved_fails_with_its_outcome_and_the_region_goes_on_later(cw: Client) -> None:
+async def test_a_write_that_cannot_be_resolved_fails_and_the_region_recovers(cw: Client) -> None:
     engine = FaultyEngine(cw, 0, 0, ["refused"])
     async with engine.wal("metrics").region(7) as region:
         engine.logs[0].odds = 1
         with pytest.raises(Unavailable, match="the disk is full") as full:
             await region.write_many({1: [b"a"], 2: [b"b"]})
         assert (full.value.outcome, full.value.written, full.value.unknown) == ("not_written", {}, {})
-        engine.be_well()
+        engine.heal()
         numbers = await region.write(1, [b"c"])
         assert await by_table(region) == {1: {numbers.start: b"c"}}
-        assert region._data.state.fence.running_count >= numbers.start, "the running count is above every number"
+        assert data_of(region).state.fence.running_count >= numbers.start, "the running count is above every number"
     engine = FaultyEngine(cw, 0, 0, ["lost"])
     async with engine.wal("metrics").region(7) as region:
         engine.logs[0].odds = 1
         with pytest.raises(CordwoodError) as lost:
             await region.write(1, [b"d"])
         assert lost.value.outcome == "unknown"
-        engine.be_well()
+        engine.heal()
         await region.write(1, [b"e"])
         assert [payloads for _, _, payloads in await taken(region.replay())] == [[b"c"], [b"e"]]
 
 
-async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_first_was_refused(
-    cw: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_attempt_that_may_be_written_is_unknown(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FaultyEngine(cw, 0, 0, ["refused"])
     region = await engine.wal("metrics").region(7)
     (log,) = engine.logs
@@ -146,25 +144,25 @@ async def test_a_second_attempt_that_may_be_in_the_log_is_unknown_though_the_fir
     async def renewed(*arguments: Any) -> None:
         log.odds = 0
         await renew(*arguments)
-        # The second attempt will be written behind a gap, and nobody can look what is in it.
+        # The second attempt will be written after a gap, and nobody can read the gap.
         await cw.log("metrics_data_7").append(Batch.of([encode_owner(7, OwnerRecord(99, 0, 5, "void"))]))
-        monkeypatch.setattr(region._data, "catch_up", blind)
+        monkeypatch.setattr(data_of(region), "catch_up", blind)
 
     async def blind(*arguments: Any, **settings: Any) -> None:
         raise Unavailable("cannot be read", reason="unreachable")
 
-    monkeypatch.setattr(region._data, "renew", renewed)
+    monkeypatch.setattr(data_of(region), "renew", renewed)
     log.odds = 1
     with pytest.raises(Unavailable, match="cannot be read") as failed:
         await region.write(42, [b"a"])
     assert failed.value.outcome == "unknown"
-    monkeypatch.setattr(region._data, "catch_up", catch_up)
-    monkeypatch.setattr(region._data, "renew", renew)
+    monkeypatch.setattr(data_of(region), "catch_up", catch_up)
+    monkeypatch.setattr(data_of(region), "renew", renew)
     await region.write(42, [b"b"])
     assert await by_table(region) == {42: {1: b"a", 2: b"b"}}
 
 
-async def test_r15_the_last_owner_record_has_the_exact_count_though_others_wrote_while_it_opened(
+async def test_r15_the_last_owner_record_counts_writes_during_its_open(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await cw.wal("metrics").region(7)
@@ -196,7 +194,7 @@ async def test_r15_numbers_of_writes_that_were_never_sent_do_not_come_back(
     async def down(batch: Batch, **settings: Any) -> Any:
         nonlocal appends
         appends += 1
-        if appends == 2:  # the renewal: what is written now waits for its outcome
+        if appends == 2:  # the renewal: later writes wait for its outcome
             waiting.append(asyncio.create_task(region.write(42, [b"b"] * 100)))
             await asyncio.sleep(0.01)
         raise Unavailable("no broker answers", outcome="not_written", reason="unreachable")
@@ -275,7 +273,7 @@ async def test_r15_what_a_clean_leaves_is_a_record_that_counts(cw: Client, monke
 
 
 async def lose_all_but_the_count(cw: Client, region: Region) -> None:
-    """All is dropped and cleaned, and then the meta log is lost: what is left is a record of a table that is new."""
+    """All is dropped and cleaned, and then the meta log is lost: only a record of a new table is left."""
     await region.write(99, [b"the last"])
     for table in region.tables():
         await region.drop_table(table)
@@ -285,10 +283,10 @@ async def lose_all_but_the_count(cw: Client, region: Region) -> None:
 
 
 @pytest.mark.parametrize("codec", ["cordwood", "rfc"])
-async def test_writes_are_decided_also_when_the_task_is_cancelled_that_looks_for_them(
+async def test_writes_are_decided_though_the_resolving_task_is_cancelled(
     cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
-    """As whoever ends a loop does, with all its tasks: the region is closed behind that."""
+    """As at the end of a loop, with all its tasks: the region is closed after that."""
     engine = FaultyEngine(cw, 0, 0, ["lost"])
     wal = Wal(engine, "metrics", timeout=30, read_only=False, on_open=lambda region: None, codec=codec)
     region = await wal.region(7)
@@ -310,13 +308,13 @@ async def test_writes_are_decided_also_when_the_task_is_cancelled_that_looks_for
         async with asyncio.timeout(10):
             outcomes = await asyncio.gather(lost, behind, return_exceptions=True)
     assert [getattr(error, "outcome", None) for error in outcomes] == ["unknown", "not_written"]
-    engine.be_well()
+    engine.heal()
     async with asyncio.timeout(10):
         assert await region.write(3, [b"c"]) == range(1, 2)
         await region.close()
 
 
-async def test_writes_are_decided_also_when_the_task_that_looks_for_them_never_begins(
+async def test_writes_are_decided_though_the_resolving_task_never_begins(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FaultyEngine(cw, 0, 0, ["lost"])
@@ -336,7 +334,7 @@ async def test_writes_are_decided_also_when_the_task_that_looks_for_them_never_b
             with pytest.raises(Unavailable) as lost:
                 await region.write(1, [b"a"])
     assert lost.value.outcome == "unknown"
-    engine.be_well()
+    engine.heal()
     async with asyncio.timeout(10):
         assert await region.write(1, [b"b"]) == range(2, 3)
         await region.close()

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from cordwood import Client, Fenced, Region
-from tests.wal.contents import by_table, taken
-from tests.wal.history import History
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_history import History
 
 
 async def test_r10_a_zombie_owner_gets_no_ack(cw: Client) -> None:
@@ -52,9 +52,7 @@ async def test_write_many_of_a_zombie_says_that_nothing_is_written(cw: Client) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_r10_whoever_writes_while_owners_change_no_ack_is_lost_and_nothing_comes_twice(
-    cw: Client, seed: int
-) -> None:
+async def test_r10_while_owners_change_no_ack_is_lost_and_nothing_is_doubled(cw: Client, seed: int) -> None:
     chance = random.Random(seed)
     history = History()
     regions: list[Region] = [await cw.wal("metrics").region(7)]

@@ -10,8 +10,8 @@ import cordwood
 from cordwood import Batch, Client, Corrupt, InvalidInput, NotFound, Region, TableEntries, Wal
 from cordwood.wal.formats.entrywise.codec import Known
 from cordwood.wal.formats.entrywise.horaedb import HoraeDbCodec
-from tests.wal.contents import by_table, taken
-from tests.wal.horaedb import HoraeDb, entry, log_key, snapshot
+from tests.support.wal.horaedb_region import HoraeDb, entry, log_key, snapshot
+from tests.support.wal.region_contents import by_table, taken
 
 KEY = bytes.fromhex("01 00000000 0000002a 00000000 00000007 00000000 00000001 00")
 SNAPSHOT_KEY = bytes.fromhex("00 00 00000000 0000002a")
@@ -131,9 +131,7 @@ async def test_a_region_all_of_which_is_deleted_is_opened(cw: Client, horaedb: H
         assert region.tables()[42].next_sequence == 3
 
 
-async def test_of_a_number_that_was_used_again_after_a_failed_produce_the_later_record_counts(
-    cw: Client, horaedb: HoraeDb
-) -> None:
+async def test_of_a_number_used_again_after_a_failed_write_the_later_one_counts(cw: Client, horaedb: HoraeDb) -> None:
     await horaedb.write(42, 1, [b"a"])
     await horaedb.write(42, 2, [b"no answer", b"no answer"])
     await horaedb.write(43, 1, [b"c"])

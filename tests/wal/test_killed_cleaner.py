@@ -8,15 +8,15 @@ import pytest
 
 import cordwood
 from cordwood import Client
-from tests.crash.programs import program
-from tests.wal.cleaning_owner import POINTS
-from tests.wal.model import Model
+from tests.support.crash.programs import program
+from tests.support.wal.cleaning_owner import POINTS
+from tests.support.wal.region_model import Model
 
 pytestmark = pytest.mark.processes
 
 
 def hear(model: Model, lines: list[list[str]]) -> None:
-    """Of each table an owner does one thing after the other, so what was begun last and not ended is undecided."""
+    """Of each table an owner does one thing after the other, so the last change that has no end is undecided."""
     for word, *rest in lines:
         if word == "write":
             model.maybe_written.update(payload.encode() for payload in rest[1:])
@@ -45,7 +45,7 @@ async def check(url: str, model: Model, codec: str, *, read_only: bool) -> None:
 
 
 def live_and_die(url: str, model: Model, codec: str, chance: random.Random) -> int:
-    with program("tests.wal.cleaning_owner", url, "-", codec) as owner:
+    with program("tests.support.wal.cleaning_owner", url, "-", codec) as owner:
         owner.wait_for("opened")
         time.sleep(chance.choice((0, 0.05, 0.2, 0.6)) * chance.random())
         owner.kill()
@@ -53,9 +53,7 @@ def live_and_die(url: str, model: Model, codec: str, chance: random.Random) -> i
     return sum(line[0] in ("marked", "dropped") for line in owner.lines)
 
 
-async def test_an_owner_that_is_killed_while_it_cleans_loses_nothing_and_brings_nothing_back(
-    url: str, kills: int
-) -> None:
+async def test_an_owner_killed_while_it_cleans_loses_and_revives_nothing(url: str, kills: int) -> None:
     await kill_again_and_again(url, "cordwood", kills)
 
 
@@ -80,11 +78,9 @@ async def kill_again_and_again(url: str, codec: str, lives: int) -> None:
 
 @pytest.mark.parametrize("engine", ["kafka"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_r12_an_owner_that_was_paused_marks_and_trims_nothing_that_the_newer_one_does_not_know(
-    url: str, cw: Client, point: str
-) -> None:
+async def test_r12_a_paused_owner_marks_and_trims_nothing_of_the_newer_one(url: str, cw: Client, point: str) -> None:
     model = Model()
-    with program("tests.wal.cleaning_owner", url, point, "cordwood") as zombie:
+    with program("tests.support.wal.cleaning_owner", url, point, "cordwood") as zombie:
         await asyncio.to_thread(zombie.wait_paused)
         newer = await cw.wal("metrics", clean_every=None).region(7)
         hear(model, zombie.lines)

@@ -9,15 +9,15 @@ import pytest
 
 import cordwood
 from cordwood import Region
-from tests.crash.programs import program
-from tests.crash.values import append_of, digest
-from tests.wal.contents import Logs, by_table, logs_of
+from tests.support.crash.programs import program
+from tests.support.crash.traced_values import append_of, digest
+from tests.support.wal.region_contents import Logs, by_table, logs_of
 
 pytestmark = pytest.mark.processes
 
 
 class Truth:
-    """What was acked, and what an opening has shown: it must be there for ever."""
+    """Entries that were acked, or that an opening has shown: they must be there for ever."""
 
     def __init__(self) -> None:
         self.logs: dict[int, dict[int, str]] = defaultdict(dict)
@@ -72,7 +72,7 @@ class Truth:
 
 
 def live_and_die(url: str, truth: Truth, codec: str, life: int, chance: random.Random) -> None:
-    with program("tests.wal.busy_owner", url, life, codec) as writer:
+    with program("tests.support.wal.busy_owner", url, life, codec) as writer:
         writer.wait_for_a_line()
         time.sleep(chance.choice((0, 0.02, 0.1, 0.5)) * chance.random())
         writer.kill()

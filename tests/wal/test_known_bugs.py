@@ -1,6 +1,6 @@
 """What went wrong with marks, snapshots and cleaning in systems of this design, by the numbers of their issues.
 
-Others of them stand where they belong: HoraeDB #643, #1038, #1061 and GreptimeDB #5877, #6500, #6722, #8259 in
+Others of them are where they belong: HoraeDB #643, #1038, #1061 and GreptimeDB #5877, #6500, #6722, #8259 in
 `test_cleaner.py`; an emptied meta log, which HoraeDB refused to open, and an idle table, for which it read the whole
 region, in `test_snapshots.py`; marks that were kept in memory only in `test_marks.py`.
 """
@@ -11,7 +11,8 @@ import pytest
 
 from cordwood import Batch, Client, Region
 from cordwood.wal.formats.cordwood import snapshot
-from tests.wal.contents import by_table, taken
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_internals import data_of
 
 
 async def numbers(region: Region) -> dict[int, list[int]]:
@@ -44,7 +45,7 @@ async def test_horaedb_366_a_flush_writes_its_mark_and_not_the_whole_region(cw: 
 
 
 @pytest.mark.parametrize("through", [1, 150, 151, 299])
-async def test_horaedb_642_a_mark_of_a_number_that_the_mapping_does_not_name_counts(cw: Client, through: int) -> None:
+async def test_horaedb_642_a_mark_of_a_number_outside_the_mapping_counts(cw: Client, through: int) -> None:
     region = await cw.wal("metrics").region(7)
     for _ in range(300):
         await region.write(42, [b"x"])
@@ -79,7 +80,7 @@ async def test_horaedb_1048_what_can_be_cleaned_is_cleaned(cw: Client, case: str
         assert await numbers(again) == left
 
 
-async def test_greptimedb_8506_parts_of_a_snapshot_that_are_there_twice_do_no_harm(
+async def test_greptimedb_8506_doubled_parts_of_a_snapshot_do_no_harm(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 200)
@@ -111,14 +112,14 @@ async def test_greptimedb_8487_a_snapshot_of_a_restarted_owner_forgets_no_table(
         assert await region.write(9, [b"z"]) == range(4, 5)
 
 
-async def test_greptimedb_4934_a_data_log_that_was_cut_in_the_middle_of_a_table_opens(
+async def test_greptimedb_4934_a_data_log_cut_in_the_middle_of_a_table_opens(
     cw: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cw.wal("metrics").region(7) as region:
         for _ in range(10):
             await region.write(42, [b"x"])
         await region.mark_deleted(42, through=3)
-        cut = region._data.state.offset_of(42, 8)
+        cut = data_of(region).state.offset_of(42, 8)
         assert cut is not None
     await cw.log("metrics_data_7").trim(before=cut)
     async with cw.wal("metrics").region(7) as region:

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from cordwood import Client, TableEntries, TooLarge
+from cordwood.simulation.faulty_log import FaultyEngine
 from cordwood.wal import Apply
-from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FaultyEngine
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_internals import data_of
 
 
-async def test_horaedb_1061_a_region_without_a_live_log_is_opened_and_does_not_hang(cw: Client) -> None:
+async def test_horaedb_1061_a_region_without_a_live_entry_does_not_hang(cw: Client) -> None:
     async with asyncio.timeout(30):
         async with cw.wal("metrics").region(7) as region:
             assert await taken(region.replay()) == await taken(region.read(42)) == []
@@ -24,30 +25,28 @@ async def test_horaedb_1061_a_region_without_a_live_log_is_opened_and_does_not_h
             assert await region.write(42, [b"d"]) == range(3, 4)
 
 
-async def test_horaedb_1570_logs_of_a_table_are_applied_in_their_order_though_others_lie_between(cw: Client) -> None:
+async def test_horaedb_1570_entries_of_a_table_are_applied_in_their_order(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         for table in (1, 1, 2, 2, 2, 3, 3, 3, 3, 1, 1):
             await region.write(table, [b"x"])
         applied: dict[int, list[int]] = {}
-        # The first of a table takes longest: whoever applied two at a time would see the second one first.
+        # The first of a table takes longest: two at a time would show the second one first.
         report = await region.recover(_applied(applied, turns=5), concurrency=8)
         assert report.applied == 11
         assert applied == {1: [1, 2, 3, 4], 2: [1, 2, 3], 3: [1, 2, 3, 4]}
 
 
 @pytest.mark.parametrize("fault", ["lost", "lost, but written", "late"])
-async def test_horaedb_1205_a_number_never_has_two_logs_after_a_write_that_seemed_to_fail(
-    cw: Client, fault: str
-) -> None:
+async def test_horaedb_1205_a_number_has_one_entry_after_a_seeming_failure(cw: Client, fault: str) -> None:
     engine = FaultyEngine(cw, 0, 0, [fault])
     async with engine.wal("metrics").region(7) as region:
         log = next(log for log in engine.logs if log.topic == "metrics_data_7")
         log.odds = 1
         failing = asyncio.create_task(region.write(42, [b"first"]))
         await log.went_wrong.wait()
-        engine.be_well()
+        engine.heal()
         numbers = [await failing, await region.write(42, [b"second"])]
-        await engine.settled()
+        await engine.settle()
         assert numbers == [range(1, 2), range(2, 3)]
         assert await taken(region.replay()) == [(42, range(1, 2), [b"first"]), (42, range(2, 3), [b"second"])]
 
@@ -62,20 +61,20 @@ async def test_greptimedb_3049_horaedb_1313_what_is_too_large_is_refused_whole(c
         assert await region.write_many({41: [b"small"], 42: [b"x"]}) == {41: range(1, 2), 42: range(1, 2)}
 
 
-async def test_greptimedb_3808_horaedb_412_many_tables_are_recovered_by_one_read_of_the_log(
+async def test_greptimedb_3808_horaedb_412_one_read_recovers_many_tables(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cw.wal("metrics").region(7) as region:
         for _ in range(5):
             await region.write_many({table: [b"x"] for table in range(50)})
         reads = []
-        read = region._data.log.read
+        read = data_of(region).log.read
 
         def counted(start: int | None = None, stop: int | None = None, follow: bool = False) -> object:
             reads.append(start)
             return read(start, stop, follow)
 
-        monkeypatch.setattr(region._data.log, "read", counted)
+        monkeypatch.setattr(data_of(region).log, "read", counted)
         applied: dict[int, list[int]] = {}
         await region.recover(_applied(applied))
         assert len(reads) == 1

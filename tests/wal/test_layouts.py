@@ -1,10 +1,10 @@
-"""Where the logs of a region lie: two topics, or two partitions of one."""
+"""The layouts of a region: two topics, or two partitions of one."""
 
 import pytest
 
 import cordwood
 from cordwood import Client, Conflict, Fenced, InvalidInput
-from tests.wal.contents import by_table
+from tests.support.wal.region_contents import by_table
 
 ONE = "one-topic"
 

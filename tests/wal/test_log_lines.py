@@ -7,8 +7,8 @@ import pytest
 
 import cordwood
 from cordwood import Client, Fenced, TableEntries
-from tests.wal.faulty import lose_end
-from tests.wal.inside import data_of
+from cordwood.simulation.faulty_log import lose_end
+from tests.support.wal.region_internals import data_of
 
 pytestmark = pytest.mark.parametrize("engine", ["embedded"])
 

@@ -7,9 +7,9 @@ import pytest
 
 import cordwood
 from cordwood import Client, Corrupt, Fenced, InvalidInput, Region, Timeout, Unavailable
-from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FAULTS, FaultyEngine, lose_end
-from tests.wal.inside import meta_log_of
+from cordwood.simulation.faulty_log import FAULTS, FaultyEngine, lose_end
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_internals import meta_log_of
 
 
 async def filled(cw: Client) -> Region:
@@ -52,7 +52,7 @@ async def test_what_is_marked_is_left_out_of_every_reading_and_after_a_reopening
         await check(again)
 
 
-async def test_a_mark_at_or_below_an_earlier_one_and_of_an_unknown_table_has_no_effect(cw: Client) -> None:
+async def test_a_mark_below_an_earlier_one_or_of_an_unknown_table_has_no_effect(cw: Client) -> None:
     region = await filled(cw)
     await region.mark_deleted(42, through=5)
     end = (await cw.log("metrics_meta_7").bounds())[1]
@@ -244,9 +244,7 @@ async def test_r12_a_zombie_whose_meta_log_lost_its_end_marks_and_trims_nothing(
     await again.mark_deleted(42, through=9)
 
 
-async def test_r12_what_the_earlier_owner_marked_while_the_newer_one_opened_counts(
-    cw: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_r12_marks_of_the_earlier_owner_during_an_open_count(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     old = await filled(cw)
     engine = FaultyEngine(cw, 0, 0)
     opening = engine.wal("metrics").region(7)
@@ -278,7 +276,7 @@ async def test_a_mark_whose_append_goes_wrong_once_is_made_good(cw: Client, faul
     log.odds = 1
     marking = asyncio.create_task(region.mark_deleted(42, through=5))
     await log.went_wrong.wait()
-    engine.be_well()
+    engine.heal()
     await marking
     await region.mark_deleted(43, through=6)
     expected = {42: [6, 7, 8, 9], 43: [7, 8, 9]}
@@ -296,6 +294,6 @@ async def test_a_mark_that_fails_says_so_and_is_not_applied(cw: Client) -> None:
     assert full.value.outcome == "not_written"
     assert (await numbers(region))[42] == [*range(1, 10)]
     assert await region.write(42, [b"x"]) == range(10, 11), "writes go on"
-    engine.be_well()
+    engine.heal()
     await region.mark_deleted(42, through=5)
     assert (await numbers(region))[42] == [*range(6, 11)]

@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 
 from cordwood import Client, CordwoodError, Fenced, Region, Wal
+from cordwood.simulation.faulty_log import FaultyEngine
 from cordwood.wal.formats.cordwood import meta_writer, snapshot, snapshot_policy
-from tests.wal.faulty import FaultyEngine
-from tests.wal.model import Model
+from tests.support.wal.region_model import Model
 
 T = TypeVar("T")
 TABLES = st.integers(0, 3)
@@ -86,8 +86,8 @@ class RegionMachine(RuleBasedStateMachine):
 
     async def well(self) -> None:
         for engine in self.engines:
-            engine.be_well()
-            await engine.settled()
+            engine.heal()
+            await engine.settle()
 
     @initialize()
     def begin(self) -> None:
@@ -126,7 +126,7 @@ class RegionMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Nobody closes it, and what is on its way may land any time."""
+        """Nobody closes it, and appends in flight may land at any time."""
 
         async def move() -> None:
             self.zombies.append(self.region)

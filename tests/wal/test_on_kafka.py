@@ -9,11 +9,11 @@ import pytest
 
 from cordwood import Batch, Client, Conflict, CordwoodError, Corrupt, Timeout, TooLarge, Unavailable
 from cordwood.log.kafka.record_size import record_bytes
+from cordwood.simulation.faulty_log import FaultyEngine, lose_end
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
-from tests.wal.contents import by_table
-from tests.wal.faulty import FaultyEngine, lose_end
-from tests.wal.inside import writer_of
+from tests.support.kafka import bare_client
+from tests.support.wal.region_contents import by_table
+from tests.support.wal.region_internals import writer_of
 
 on_kafka = pytest.mark.parametrize("engine", ["kafka"])
 
@@ -30,11 +30,11 @@ async def test_r19_a_region_is_topics_that_keep_everything(cw: Client) -> None:
 @on_kafka
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 async def test_r19_a_compacted_topic_is_refused(kafka: Broker, cw: Client, policy: str) -> None:
-    bare.create(kafka.bootstrap, "metrics_data_7", settings={"cleanup.policy": policy})
+    bare_client.create(kafka.bootstrap, "metrics_data_7", settings={"cleanup.policy": policy})
     with pytest.raises(Conflict, match=r"'metrics_data_7' is compacted.*cleanup\.policy to delete"):
         await cw.wal("metrics").region(7)
     assert await cw.log("metrics_data_7").bounds() == (0, 0)
-    bare.configure(kafka.bootstrap, "metrics_data_7", {"cleanup.policy": "delete", "retention.ms": "-1"})
+    bare_client.configure(kafka.bootstrap, "metrics_data_7", {"cleanup.policy": "delete", "retention.ms": "-1"})
     await cw.wal("metrics").region(7)
 
 
@@ -49,7 +49,7 @@ async def test_r19_a_topic_with_a_retention_is_warned_of(cw: Client, caplog: pyt
 
 @on_kafka
 async def test_a_write_is_measured_with_what_kafka_adds_to_a_record(kafka: Broker, cw: Client) -> None:
-    bare.create(kafka.bootstrap, "metrics_data_7", settings={"max.message.bytes": "10000"})
+    bare_client.create(kafka.bootstrap, "metrics_data_7", settings={"max.message.bytes": "10000"})
     async with cw.wal("metrics").region(7) as region:
         limit = writer_of(region)._record_bytes_max
         largest = b"x" * (limit - 64 - 8)
@@ -64,16 +64,14 @@ async def test_a_write_is_measured_with_what_kafka_adds_to_a_record(kafka: Broke
 
 @on_kafka
 @pytest.mark.parametrize("kind", ["data", "meta"])
-async def test_a_topic_without_room_for_a_snapshot_is_refused_and_the_smallest_has_it(
-    kafka: Broker, cw: Client, kind: str
-) -> None:
+async def test_a_topic_without_room_for_a_snapshot_is_refused(kafka: Broker, cw: Client, kind: str) -> None:
     for other in {"data", "meta"} - {kind}:
         await cw.create_topic(f"metrics_{other}_7")
-    bare.create(kafka.bootstrap, f"metrics_{kind}_7", settings={"max.message.bytes": "4095"})
+    bare_client.create(kafka.bootstrap, f"metrics_{kind}_7", settings={"max.message.bytes": "4095"})
     with pytest.raises(Conflict, match=rf"'metrics_{kind}_7' takes records of at most 4095 bytes.*needs 4096: raise"):
         await cw.wal("metrics").region(7)
     assert await cw.log("metrics_data_7").bounds() == (0, 0)
-    bare.create(kafka.bootstrap, f"metrics_{kind}_8", settings={"max.message.bytes": "4096"})
+    bare_client.create(kafka.bootstrap, f"metrics_{kind}_8", settings={"max.message.bytes": "4096"})
     async with cw.wal("metrics").region(8) as region:
         for _ in range(100):  # full mappings, and all positions
             await region.write_many({1: [b"x"], 2: [b"y"]})
@@ -86,7 +84,7 @@ async def test_a_topic_without_room_for_a_snapshot_is_refused_and_the_smallest_h
 @on_kafka
 async def test_a_write_that_a_lowered_limit_refuses_takes_no_other_with_it(kafka: Broker, cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
-        bare.configure(kafka.bootstrap, "metrics_data_7", {"max.message.bytes": "10000"})
+        bare_client.configure(kafka.bootstrap, "metrics_data_7", {"max.message.bytes": "10000"})
         writes = [region.write(table, [b"x" * (20_000 if table == 5 else 100)]) for table in range(10)]
         results = await asyncio.gather(*writes, return_exceptions=True)
         refused = results.pop(5)
@@ -117,9 +115,7 @@ async def test_an_owner_whose_log_was_made_anew_gets_no_ack(cw: Client) -> None:
 
 @pytest.mark.parametrize("engine", ["embedded"])
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_r11_an_owner_whose_log_lost_its_end_gets_no_ack_until_the_region_is_opened_again(
-    cw: Client, lost: int
-) -> None:
+async def test_r11_an_owner_gets_no_ack_after_its_log_lost_its_end(cw: Client, lost: int) -> None:
     wal = cw.wal("metrics")
     region = await wal.region(7)
     for n in range(5):
@@ -146,7 +142,7 @@ async def test_r11_an_owner_whose_log_lost_its_end_gets_no_ack_until_the_region_
 
 
 @pytest.mark.parametrize("engine", ["embedded"])
-async def test_r11_of_a_log_that_lost_its_end_nothing_is_acked_because_its_offset_seems_to_follow(
+async def test_r11_an_offset_that_seems_to_follow_a_lost_end_is_no_ack(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FaultyEngine(cw, 0, 0)
@@ -190,7 +186,7 @@ async def test_r11_a_renewal_that_lands_below_what_was_read_is_the_last_one(cw: 
     log.odds = 1
     refused = asyncio.create_task(region.write(42, [b"refused"]))
     await log.went_wrong.wait()
-    engine.be_well()
+    engine.heal()
     with pytest.raises(Corrupt, match="metrics_data_7/0 continues at 5, and had a record at 5"):
         await refused
     for _ in range(3):
@@ -202,7 +198,7 @@ async def test_r11_a_renewal_that_lands_below_what_was_read_is_the_last_one(cw: 
 async def test_r11_a_log_that_lost_its_end_and_grew_again_unseen_is_noticed(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The offset of the next renewal follows what the owner knows; what stands before it is not what it knows."""
+    """The offset of the next renewal follows the owner's last one, but the record before it is another one."""
     engine = FaultyEngine(cw, 0, 0)
     region = await engine.wal("metrics").region(7)
     for n in range(5):
@@ -236,7 +232,7 @@ async def test_a_log_that_lost_its_end_says_so(cw: Client) -> None:
         await region.write(42, [b"%d" % n])
     await cw.delete_topic("metrics_data_7")
     await cw.create_topic("metrics_data_7")
-    # What was known of the old topic may fail once more before the new one answers.
+    # A client of the old topic may fail once more before the new one answers.
     said = r"metrics_data_7/0 continues at \d, and had a record at 5: .*: open region 7 again"
     with pytest.raises(Corrupt, match=said):
         while True:

@@ -1,4 +1,4 @@
-"""R10 with real processes: an owner stands still (SIGSTOP) while another takes its region, and goes on as if nothing
+"""R10 with real processes: an owner is paused (SIGSTOP) while another takes its region, and continues as if nothing
 had been."""
 
 import asyncio
@@ -9,9 +9,9 @@ import pytest
 
 import cordwood
 from cordwood import Client, Fenced, Region, Unavailable
-from tests.crash.programs import Output, program
-from tests.wal.history import History
-from tests.wal.owner import DELETED, POINTS, WRITES_MAX
+from tests.support.crash.programs import Output, program
+from tests.support.wal.pausing_owner import DELETED, POINTS, WRITES_MAX
+from tests.support.wal.region_history import History
 
 pytestmark = pytest.mark.processes
 
@@ -47,7 +47,7 @@ def end_of(owner: Output) -> str:
 @pytest.mark.parametrize("point", [point for point, (append, _) in POINTS.items() if append])
 async def test_r10_an_owner_that_was_paused_acks_nothing_that_is_lost(url: str, cw: Client, point: str) -> None:
     history = History()
-    with program("tests.wal.owner", url, point, 1) as zombie:
+    with program("tests.support.wal.pausing_owner", url, point, 1) as zombie:
         await asyncio.to_thread(zombie.wait_paused)
         newer = await cw.wal("metrics").region(7)
         for n in range(3):
@@ -55,7 +55,7 @@ async def test_r10_an_owner_that_was_paused_acks_nothing_that_is_lost(url: str, 
         zombie.resume()
         await asyncio.to_thread(zombie.wait_for, "ended")
         if point == "while it opens, before its owner record":
-            # It is the newest owner, and has read what was written while it stood still.
+            # It is the newest owner, and has read the writes of its pause.
             assert end_of(zombie) == "-"
             assert heard(history, zombie.lines) == WRITES_MAX
             assert isinstance(await history.write(newer, 0, [b"fenced"]), Fenced)
@@ -69,11 +69,9 @@ async def test_r10_an_owner_that_was_paused_acks_nothing_that_is_lost(url: str, 
 
 
 @on_kafka
-async def test_r12_an_owner_that_was_paused_before_it_trims_takes_nothing_from_the_next_one(
-    url: str, cw: Client
-) -> None:
+async def test_r12_an_owner_paused_before_a_trim_takes_nothing_from_the_next(url: str, cw: Client) -> None:
     history = History()
-    with program("tests.wal.owner", url, "between snapshot and trim", 1) as zombie:
+    with program("tests.support.wal.pausing_owner", url, "between snapshot and trim", 1) as zombie:
         await asyncio.to_thread(zombie.wait_paused)
         newer = await cw.wal("metrics").region(7)
         assert newer.tables()[0].deleted_through == DELETED
@@ -102,7 +100,7 @@ async def test_r10_owners_that_are_paused_under_load_ack_nothing_that_is_lost(ur
             assert await history.write(region, step % 3, [b"newer.%d.%d" % (turn, step)]) is None
 
     for turn in range(4):
-        with program("tests.wal.owner", url, "never", 8) as zombie:
+        with program("tests.support.wal.pausing_owner", url, "never", 8) as zombie:
             await asyncio.to_thread(zombie.wait_for, "ack")
             await asyncio.sleep(0.1 * chance.random())  # anywhere in its work
             await asyncio.to_thread(zombie.pause)
@@ -118,7 +116,7 @@ async def test_r10_owners_that_are_paused_under_load_ack_nothing_that_is_lost(ur
 
 async def test_a_paused_process_keeps_its_folder(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'data'}"
-    with program("tests.wal.owner", url, "before a write is acked", 1) as owner:
+    with program("tests.support.wal.pausing_owner", url, "before a write is acked", 1) as owner:
         await asyncio.to_thread(owner.wait_paused)
         with pytest.raises(Unavailable, match=rf"\b{owner.process.pid}\b"):
             await cordwood.connect(url)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cordwood
 from cordwood import Batch, Client, Corrupt, InvalidInput, NotFound, Unavailable
-from tests.wal.contents import by_table, taken
+from tests.support.wal.region_contents import by_table, taken
 
 
 async def test_a_range_is_half_open_whatever_writes_it_cuts(cw: Client) -> None:
@@ -133,7 +133,7 @@ async def test_a_record_with_a_wrong_crc_is_damage_with_its_place(cw: Client) ->
             await by_table(region)
 
 
-async def test_r15_of_a_region_that_was_cut_the_rest_is_there_and_no_number_comes_back(
+async def test_r15_a_region_that_was_cut_keeps_the_rest_and_reuses_no_number(
     cw: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cw.wal("metrics").region(7) as region:

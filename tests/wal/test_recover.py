@@ -14,7 +14,7 @@ from cordwood.records import BinaryColumn
 from cordwood.wal.reading import recovery, scan
 from cordwood.wal.reading.reader import LogReader
 from cordwood.wal.record import WriteRecord
-from tests.wal.contents import by_table
+from tests.support.wal.region_contents import by_table
 
 TABLES = 20
 STEPS = 15
@@ -129,7 +129,7 @@ async def test_a_failing_table_is_reported_and_holds_back_none_of_the_others(cw:
 async def test_r18_a_table_that_stands_still_holds_back_none_of_the_others(
     cw: Client, monkeypatch: pytest.MonkeyPatch, slow: set[int]
 ) -> None:
-    # The slow tables go on when all others are complete: whoever waited for them would wait for ever.
+    # The slow tables continue when all others are complete: a scan that waited for them would never end.
     monkeypatch.setattr(scan, "CHANNEL_BYTES_MAX", 40)
     monkeypatch.setattr(recovery, "CHANNELS_BYTES_MAX", 400)
     region = await filled(cw)
@@ -163,7 +163,7 @@ async def test_r18_a_parked_table_that_fails_leaves_another_parked_one_alone(
     async def apply(table: int, entries: TableEntries) -> None:
         if table == 0:
             await scanned.wait()
-            # The other one goes on when this failure is known for long.
+            # The other one continues long after this failure is known.
             asyncio.get_running_loop().call_later(0.05, failed.set)
             raise OSError("no memory")
         if table == 7:
@@ -293,7 +293,7 @@ async def test_what_is_no_failure_of_a_table_ends_the_recovery(
     assert asyncio.all_tasks() == before
 
 
-async def test_what_ends_the_recovery_does_so_also_while_the_end_of_the_log_is_waited_for(
+async def test_an_error_ends_a_recovery_that_waits_for_the_end_of_the_log(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     region = await filled(cw)

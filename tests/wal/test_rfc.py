@@ -21,11 +21,12 @@ from cordwood import (
     Unavailable,
     Wal,
 )
+from cordwood.simulation.faulty_log import FAULTS, FaultyEngine
 from cordwood.wal.formats.entrywise.codec import EntryKey, Known
 from cordwood.wal.formats.entrywise.rfc import meta_writer as rfc_meta_writer
 from cordwood.wal.formats.entrywise.rfc.codec import RfcCodec, encode_key, encode_mark
-from tests.wal.contents import by_table, taken
-from tests.wal.faulty import FAULTS, FaultyEngine
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_internals import rfc_meta_writer_of
 
 CODEC = RfcCodec()
 
@@ -93,7 +94,7 @@ async def test_a_region_lives_through_openings_marks_and_cleaning(cw: Client) ->
         assert await wal(cw, layout=layout).regions() == [7]
 
 
-async def test_a_write_is_one_append_with_one_record_a_log_and_an_opening_is_none(cw: Client) -> None:
+async def test_a_write_is_one_append_of_a_record_per_entry_and_an_open_is_none(cw: Client) -> None:
     async with wal(cw).region(7):
         pass
     assert await cw.log("metrics_data_7").bounds() == await cw.log("metrics_meta_7").bounds() == (0, 0)
@@ -268,9 +269,7 @@ async def test_what_is_too_large_has_no_number(cw: Client) -> None:
 
 
 @pytest.mark.parametrize("fault", ["refused", "lost", "lost, but written", "late", "twice"])
-async def test_after_an_append_that_failed_every_ack_is_there_and_no_number_is_used_twice(
-    cw: Client, fault: str
-) -> None:
+async def test_after_a_failed_append_acks_stay_and_no_number_is_used_twice(cw: Client, fault: str) -> None:
     engine = FaultyEngine(cw, fault, 0, [fault])
     region = await Wal(
         engine, "metrics", codec="rfc", timeout=30, read_only=False, on_open=lambda region: None, clean_every=None
@@ -285,8 +284,8 @@ async def test_after_an_append_that_failed_every_ack_is_there_and_no_number_is_u
         known = error.outcome == "not_written"
         assert known == (fault == "refused")
     assert (2 in acked) == (fault in ("lost, but written", "twice"))
-    engine.be_well()
-    await engine.settled()
+    engine.heal()
+    await engine.settle()
     assert await region.write(42, [b"third"]) == range(3, 4), "its own late record is no other writer's"
     acked[3] = b"third"
     async with wal(cw).region(7) as again:
@@ -341,8 +340,8 @@ async def test_whatever_goes_wrong_with_appends_what_was_acked_is_there(cw: Clie
                 assert acked.setdefault((table, number), payload) == payload, "a number was given twice"
 
     await asyncio.gather(*map(fill, range(5)))
-    engine.be_well()
-    await engine.settled()
+    engine.heal()
+    await engine.settle()
     assert engine.logs[0].made, "nothing went wrong"
     async with wal(cw).region(7) as again:
         found = {(table, numbers.start): payloads[0] for table, numbers, payloads in await taken(again.replay())}
@@ -395,8 +394,7 @@ async def test_the_meta_log_keeps_no_more_than_the_marks_that_are_needed(
 async def test_marks_that_are_made_at_once_share_an_append(cw: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] for table in range(50)})
-        meta_writer = region._owner().meta_writer
-        assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
+        meta_writer = rfc_meta_writer_of(region)
         appends, append = [], meta_writer._log.append
 
         async def counted(batch: Batch, **named: Any) -> Sequence[int]:
@@ -449,22 +447,21 @@ async def test_an_own_mark_that_arrives_late_is_no_other_writer_s(cw: Client) ->
     with pytest.raises(Timeout) as late:
         await region.mark_deleted(42, through=3)
     assert late.value.outcome == "unknown"
-    engine.be_well()
-    await engine.settled()
+    engine.heal()
+    await engine.settle()
     await region.mark_deleted(42, through=5)
     await region.write(42, [b"b"])
     await region.mark_deleted(42, through=6)
 
 
-async def test_all_marks_that_are_written_once_more_without_an_answer_are_no_other_writer_s(
+async def test_marks_that_are_repeated_without_an_answer_are_our_own(
     cw: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rfc_meta_writer, "NEEDLESS_MAX", 2)
     monkeypatch.setattr(rfc_meta_writer, "STRAYS_MAX", 0)  # there may be more marks than that
     async with wal(cw).region(7) as region:
         await region.write_many({table: [b"a"] * 9 for table in range(3)})
-        meta_writer = region._owner().meta_writer
-        assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
+        meta_writer = rfc_meta_writer_of(region)
         append = meta_writer._log.append
         lost: list[Sequence[int]] = []
 
@@ -490,8 +487,7 @@ async def test_all_marks_that_cannot_be_written_once_more_cost_only_space(
     monkeypatch.setattr(rfc_meta_writer, "RETRY_SECONDS", 0)
     region = await wal(cw).region(7)
     await region.write(42, [b"a"] * 9)
-    meta_writer = region._owner().meta_writer
-    assert isinstance(meta_writer, rfc_meta_writer.RfcMetaWriter)
+    meta_writer = rfc_meta_writer_of(region)
     append = meta_writer._append
 
     async def failing(records: Sequence[tuple[bytes, bytes]], *, whole: bool = False) -> int:

@@ -7,8 +7,9 @@ import pytest
 
 from cordwood import Client, Log, Region, Unavailable
 from cordwood.log import Follow
-from tests.wal.contents import taken
-from tests.wal.faulty import FaultyEngine, FaultyLog
+from cordwood.simulation.faulty_log import FaultyEngine, FaultyLog
+from tests.support.wal.region_contents import taken
+from tests.support.wal.region_internals import data_of
 
 SCENARIOS = {
     path.stem: path.read_text(encoding="utf-8").splitlines()
@@ -18,7 +19,7 @@ FILLER = 1_000_000
 
 
 class Player:
-    """Plays a scenario on a real region. A line is a verb and its arguments; behind a # stands a remark."""
+    """Plays a scenario on a real region. A line is a verb and its arguments; a remark follows a #."""
 
     region: Region
 
@@ -49,7 +50,7 @@ class Player:
             log.odds = 1
         with pytest.raises(Unavailable):
             await self.mark(table, _through, number)
-        self._engine.be_well()
+        self._engine.heal()
 
     async def snapshot(self) -> None:
         await self.region.snapshot()
@@ -81,7 +82,7 @@ class Player:
             assert meta.high_watermark == int(expected["high"])
         if "at" in expected:
             places = [tuple(map(int, place.split(":"))) for place in facts[facts.index("at") + 1 :]]
-            state = self.region._data.state
+            state = data_of(self.region).state
             assert [(number, state.offset_of(int(table), number)) for number, _ in places] == places
             assert {offset for _, offset in places} == set(meta.mapping.values())
 

@@ -11,7 +11,7 @@ from cordwood import Client, Fenced, Reader, Region, StoredBatch, TableEntries, 
 from cordwood.wal import RegionReader
 from cordwood.wal.reading import scan
 from cordwood.wal.reading.reader import Place
-from tests.wal.inside import data_of
+from tests.support.wal.region_internals import data_of
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_one_that_is_closed_or_cancelled_takes_nothing_from_the_others(reg
 
 
 async def trimmed_under(region: Region) -> None:
-    """All readers that are open begin in what is gone."""
+    """All open readers begin in the trimmed part."""
     await asyncio.gather(*(region.mark_deleted(table, through=15) for table in range(20)))
     await region.clean()
 
@@ -129,7 +129,7 @@ class Closing(Reader):
 
 
 def stopped_at(region: Region, step: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The first reader that goes on behind a trim stays at this step for ever, and tells when it is there."""
+    """The first reader that continues after a trim hangs at this step, and signals that."""
     reached = asyncio.Event()
     log = data_of(region).log
     read, start_over = log.read, region._start_over
@@ -157,7 +157,7 @@ STEPS = ["it looks where to go on", "it closes its reader"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_one_that_is_cancelled_on_its_way_behind_a_trim_ends_none_of_the_others(
+async def test_a_reader_cancelled_during_a_trim_ends_none_of_the_others(
     region: Region, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     reached = stopped_at(region, step, monkeypatch)
@@ -171,7 +171,7 @@ async def test_one_that_is_cancelled_on_its_way_behind_a_trim_ends_none_of_the_o
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_replay_that_is_cancelled_on_its_way_behind_a_trim_goes_on_when_it_is_asked_again(
+async def test_a_replay_that_was_cancelled_during_a_trim_continues(
     region: Region, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     reached = stopped_at(region, step, monkeypatch)
@@ -219,7 +219,7 @@ async def test_what_is_written_after_the_call_is_not_given_out(region: Region) -
     assert list(found) == [all_of(0), [*all_of(0), b"later"]]
 
 
-async def test_readers_of_a_region_that_another_one_writes_share_too_and_see_what_came_since(
+async def test_readers_of_a_region_share_a_scan_and_see_later_writes(
     region: Region, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cordwood.connect(url, read_only=True) as cw, cw.wal("metrics").region(7) as beside:

@@ -8,20 +8,11 @@ import pytest
 import cordwood
 from cordwood import Batch, Client, Corrupt, Log, Timeout
 from cordwood.log import Follow
+from cordwood.simulation.faulty_log import FaultyEngine, FaultyLog
 from cordwood.wal.formats.cordwood import snapshot, snapshot_policy
-from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, SnapshotPart, decode_meta
-from tests.wal.contents import by_table
-from tests.wal.faulty import FaultyEngine, FaultyLog
-from tests.wal.inside import data_of, meta_writer_of
-
-
-async def meta_records(cw: Client) -> list[Any]:
-    async with cw.log("metrics_meta_7").read() as reader:
-        return [decode_meta(value or b"", 7, "here") async for batch in reader for value in batch.values]
-
-
-async def snapshots(cw: Client) -> list[SnapshotPart]:
-    return [record for record in await meta_records(cw) if isinstance(record, SnapshotPart)]
+from cordwood.wal.formats.cordwood.meta_record import MetaOwner, MetaRecord, SnapshotPart
+from tests.support.wal.region_contents import by_table, meta_records, snapshots
+from tests.support.wal.region_internals import data_of, meta_writer_of
 
 
 async def data_end(cw: Client) -> int:
@@ -29,7 +20,7 @@ async def data_end(cw: Client) -> int:
 
 
 class Counted(FaultyEngine):
-    """An engine that counts what is read of data logs."""
+    """An engine that counts the reads of data logs."""
 
     def __init__(self, cw: Client) -> None:
         super().__init__(cw, 0, 0)
@@ -72,7 +63,7 @@ async def test_an_open_reads_only_what_was_written_since_the_snapshot(cw: Client
         at = await data_end(cw)
         await region.write(2, [b"later"])
         tables = region.tables()
-        # It is not closed: whoever opens it now has the snapshot and one write.
+        # It is not closed: an open now has the snapshot and one write.
         engine = Counted(cw)
         again = await engine.wal("metrics").region(7)
         assert again.tables() == tables
@@ -90,7 +81,7 @@ async def test_r13_a_snapshot_has_seen_what_is_applied_not_what_is_under_way(cw:
     await asyncio.sleep(0)
     await region.snapshot()
     marks = (await snapshots(cw))[-1].high_watermark
-    assert at <= marks <= region._data.state.next_offset
+    assert at <= marks <= data_of(region).state.next_offset
     await asyncio.gather(*writes)
     assert len((await by_table(await cw.wal("metrics").region(7)))[42]) == 21
 
@@ -145,7 +136,7 @@ async def test_r14_a_snapshot_is_made_by_itself_so_that_no_open_reads_more(
 
 
 @pytest.mark.parametrize("name", ["SNAPSHOT_WRITES", "SNAPSHOT_MARKS"])
-async def test_r14_a_region_of_more_tables_makes_no_more_than_one_snapshot_in_so_many_writes_or_marks(
+async def test_r14_a_region_of_many_tables_makes_few_snapshots(
     cw: Client, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(snapshot_policy, name, 5)
@@ -231,7 +222,7 @@ async def test_r14_a_large_region_is_split_into_parts_of_which_all_are_needed(
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-async def test_r14_a_snapshot_that_breaks_off_does_not_count_and_the_one_before_it_does(
+async def test_r14_an_unfinished_snapshot_does_not_count_and_the_last_one_does(
     cw: Client, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES_MAX", 500)
@@ -321,7 +312,7 @@ async def test_a_loss_behind_the_snapshot_is_told_as_far_as_later_records_tell(
         assert (caplog.text, again.stats().lost) == ("", {}), "it is told once"
 
 
-async def test_a_data_log_that_lost_its_end_is_opened_its_numbers_go_on_and_the_loss_is_told(
+async def test_a_data_log_that_lost_its_end_opens_and_reports_the_loss(
     cw: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     region = await cw.wal("metrics").region(7)
@@ -360,7 +351,7 @@ async def test_what_is_no_record_of_the_meta_log_is_damage_with_its_place(cw: Cl
         await cw.wal("metrics").region(7)
 
 
-async def test_every_opening_leaves_its_record_in_the_meta_log_before_it_reads_it(cw: Client) -> None:
+async def test_every_open_writes_its_record_to_the_meta_log_before_it_reads_it(cw: Client) -> None:
     await cw.wal("metrics").region(7)
     region = await cw.wal("metrics").region(7)
     owners = [record.owner for record in await meta_records(cw) if isinstance(record, MetaOwner)]

@@ -6,8 +6,8 @@ import pytest
 
 import cordwood
 from cordwood import Batch, Client, InvalidInput
+from cordwood.simulation.faulty_log import lose_end
 from cordwood.wal.formats.up_to_end import read_up_to_end
-from tests.wal.faulty import lose_end
 
 
 @pytest.mark.parametrize(("start", "stop", "count"), [(0, None, 3), (1, 2, 1), (3, None, 0), (4, None, 0), (7, 9, 0)])

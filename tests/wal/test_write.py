@@ -9,8 +9,8 @@ import pytest
 import cordwood
 from cordwood import Batch, Client, InvalidInput, NotFound, Region, Timeout, TooLarge, Unavailable
 from cordwood.wal.formats import pending
-from tests.wal.contents import by_table, taken
-from tests.wal.inside import data_of, writer_of
+from tests.support.wal.region_contents import by_table, taken
+from tests.support.wal.region_internals import data_of, writer_of
 
 ID_MAX = 2**63 - 1
 
@@ -73,7 +73,7 @@ async def test_many_tables_are_written_at_once_each_in_its_order(cw: Client) -> 
         assert await by_table(region) == expected
 
 
-async def test_writes_of_one_table_that_are_under_way_together_keep_the_order_of_the_calls(cw: Client) -> None:
+async def test_concurrent_writes_of_a_table_keep_the_order_of_the_calls(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         done = await asyncio.gather(*(region.write(42, [b"%d" % n]) for n in range(500)))
         assert done == [range(n + 1, n + 2) for n in range(500)]
@@ -157,20 +157,20 @@ async def test_writes_that_wait_for_room_keep_the_order_of_the_calls(
             (numbers[call],) = await region.write(42, [b"%d" % call + bytes(500)])
 
         async def write_on(caller: int) -> None:
-            """Whoever was just acked finds room, while others wait for it."""
+            """A writer that was just acked finds room, while others wait for it."""
             for step in range(5):
                 await write(10 * step + caller)
 
         tasks = [asyncio.create_task(write_on(caller)) for caller in range(7)]
         await asyncio.sleep(0)
-        tasks.pop(4).cancel()  # it stands in the line
+        tasks.pop(4).cancel()  # it is in the queue
         await asyncio.gather(*tasks)
     called.remove(4)
     assert sorted(numbers, key=numbers.__getitem__) == called
 
 
 @pytest.mark.parametrize("codec", ["cordwood", "rfc"])
-async def test_a_list_that_is_filled_again_while_its_write_waits_for_room_changes_nothing_of_it(
+async def test_a_list_that_changes_while_its_write_waits_changes_no_write(
     cw: Client, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
     monkeypatch.setattr(pending, "PENDING_BYTES_MAX", 1000)
@@ -234,7 +234,7 @@ async def test_the_time_of_a_write_is_for_its_room_and_its_append_together(
         assert await region.write(42, [b"y"]) == range(2, 3)
 
 
-async def test_a_cancelled_write_takes_no_other_with_it_and_its_numbers_are_not_used_again(cw: Client) -> None:
+async def test_a_cancelled_write_ends_no_other_and_its_numbers_stay_used(cw: Client) -> None:
     async with cw.wal("metrics").region(7) as region:
         tasks = [asyncio.create_task(region.write(42, [b"%d" % n])) for n in range(300)]
         await asyncio.sleep(0)

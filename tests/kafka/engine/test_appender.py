@@ -1,4 +1,4 @@
-"""Appending without a loop: in order, bounded in what is under way, checked before anything is sent."""
+"""Appending without a loop: in order, with bounded bytes under way, checked before anything is sent."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from cordwood.log.kafka.settings import Settings
 from cordwood.testing.kafka import Broker
 from cordwood.testing.kafka.broker import NO_SETTINGS
 from cordwood.url import KafkaUrl
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 MIB = 1024 * 1024
 
@@ -88,7 +88,7 @@ def test_all_parts_are_checked_before_the_first_is_sent(
 
 
 @pytest.mark.processes
-def test_where_nobody_answers_appends_wait_at_the_limit_and_end_in_their_time(broker: Broker, topic: str) -> None:
+def test_appends_to_a_silent_server_wait_at_the_limit_and_time_out(broker: Broker, topic: str) -> None:
     create(broker, topic)
     with appender(broker, timeout=2) as to:
         to.append([Part(topic, 0, Batch.of([b"before"]))])
@@ -117,15 +117,15 @@ def test_a_batch_over_the_limit_goes_alone(kafka: Broker, topic: str) -> None:
 
 
 def test_a_limit_that_was_changed_is_known_with_the_next_append(kafka: Broker, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
+    bare_client.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
     part = Part(topic, 0, Batch.of([bytes(20_000)]))
     with appender(kafka) as to:
         with pytest.raises(TooLarge, match=r"record 0 .* 10,000"):
             to.append([part])
-        bare.configure(kafka.bootstrap, topic, {"max.message.bytes": "100000"})
+        bare_client.configure(kafka.bootstrap, topic, {"max.message.bytes": "100000"})
         to.append([part])
         to.finish()
-        bare.configure(kafka.bootstrap, topic, {"max.message.bytes": "10000"})
+        bare_client.configure(kafka.bootstrap, topic, {"max.message.bytes": "10000"})
         with pytest.raises(TooLarge):  # by the server
             to.append([part])
             to.finish()

@@ -1,4 +1,4 @@
-"""What was read from one engine is appended to the other, as it is: every column, also of a slice."""
+"""A batch that was read from one engine is appended to the other as it is: every column, also of a slice."""
 
 from pathlib import Path
 

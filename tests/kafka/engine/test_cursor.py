@@ -1,4 +1,4 @@
-"""A cursor whose client is not to be believed: what it leaves out is asked for, and one that stands still replaced."""
+"""A cursor whose client is not reliable: it asks for records that are left out, and replaces a client that hangs."""
 
 import threading
 import time
@@ -13,22 +13,25 @@ from cordwood.log.kafka.cluster import SharedCluster
 from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
 from cordwood.log.kafka.offsets import Offsets
+from cordwood.log.kafka.settings import ClientKind
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
+from tests.support.kafka import bare_client
+from tests.support.kafka.engine_internals import cluster_of
 
 
 @pytest.fixture
 async def ten(cw: Client, log: Log) -> SharedCluster:
     """A log of ten records, and its cluster."""
     await log.append(Batch.of([b"%d" % number for number in range(10)]))
-    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
+    cluster = cluster_of(cw)
     assert isinstance(cluster, SharedCluster)
     return cluster
 
 
 def cursor_at(cluster: SharedCluster, log: Log, offset: int, *, timeout: float = 30, follow: bool = False) -> Cursor:
     settings = replace(cluster.settings, timeout=timeout)
-    return Cursor(cluster.consumers, cluster.offsets, settings, log.topic, log.partition, offset, follow=follow)
+    kind = ClientKind(follow=follow)
+    return Cursor(cluster.consumers, cluster.offsets, settings, log.topic, log.partition, offset, kind)
 
 
 def stand_still(cursor: Cursor) -> None:
@@ -37,7 +40,7 @@ def stand_still(cursor: Cursor) -> None:
 
 
 def nothing(wanted: int, seconds: float) -> list[Any]:
-    """What a client has that stands still."""
+    """The records of a client that hangs."""
     time.sleep(seconds)
     return []
 
@@ -70,13 +73,13 @@ def messages_from(cluster: SharedCluster, log: Log, offset: int, end: int = 10) 
 
 
 @pytest.mark.parametrize("first", [0, 3])
-async def test_a_jump_over_what_was_trimmed_is_told_also_if_the_client_did_not_notice(
+async def test_a_jump_over_trimmed_records_raises_though_the_client_is_silent(
     monkeypatch: pytest.MonkeyPatch, log: Log, ten: SharedCluster, first: int
 ) -> None:
     jumped = messages_from(ten, log, 0)[:first] + messages_from(ten, log, 6)
     await log.trim(before=6)
     with closing(cursor_at(ten, log, 6)) as cursor:
-        cursor.offset = 0
+        cursor.place.offset = 0
         monkeypatch.setattr(cursor, "_consume", lambda wanted, seconds: jumped)
         with pytest.raises(Trimmed) as caught:
             cursor.read(None, 1)
@@ -118,9 +121,9 @@ async def test_a_batch_holds_times_of_one_kind_however_the_client_gives_them(
     kafka: Broker, cw: Client, log: Log, at_once: int
 ) -> None:
     for kind in ("CreateTime", "LogAppendTime", "CreateTime"):
-        bare.configure(kafka.bootstrap, log.topic, {"message.timestamp.type": kind})
+        bare_client.configure(kafka.bootstrap, log.topic, {"message.timestamp.type": kind})
         await log.append(Batch.of([kind.encode()] * 3, timestamps=[1_700_000_000_000] * 3))
-    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
+    cluster = cluster_of(cw)
     messages = messages_from(cluster, log, 0, 9)
     with closing(cursor_at(cluster, log, 0)) as cursor:
         real = cursor._consumer
@@ -167,10 +170,10 @@ async def test_a_client_that_is_replaced_may_take_long_to_end(
     threads: list[threading.Thread] = []
     in_time: list[bool] = []
 
-    def late(consumers: Consumers, consumer: Any, again: bool) -> None:
+    def late(consumers: Consumers, kind: ClientKind, consumer: Any, again: bool) -> None:
         threads.append(threading.current_thread())
         in_time.append(ended.wait(20))
-        give_back(consumers, consumer, again)
+        give_back(consumers, kind, consumer, again)
 
     with closing(cursor_at(ten, log, 4, timeout=6)) as cursor:
         stand_still(cursor)
@@ -183,7 +186,7 @@ async def test_a_client_that_is_replaced_may_take_long_to_end(
     assert all(in_time), "nobody waited for it"
 
 
-async def test_a_client_that_was_left_while_it_got_nothing_serves_no_other_reader(log: Log, ten: SharedCluster) -> None:
+async def test_a_client_that_was_left_without_records_serves_no_other_reader(log: Log, ten: SharedCluster) -> None:
     cursor = cursor_at(ten, log, 4)
     consumer = cursor._consumer
     stand_still(cursor)
@@ -200,7 +203,7 @@ async def test_a_client_that_was_left_while_it_got_nothing_serves_no_other_reade
 async def test_a_follower_whose_client_stands_still_at_the_end_gets_what_comes(log: Log, ten: SharedCluster) -> None:
     with closing(cursor_at(ten, log, 0, timeout=6, follow=True)) as cursor:
         read_on(cursor, 10)
-        while cursor._end < 10:
+        while cursor.place.end < 10:
             cursor.read(None, 0.1)
         stand_still(cursor)
         await log.append(Batch.of([b"ten"]))
@@ -254,15 +257,15 @@ async def test_time_that_asking_takes_is_waited_too(
 ) -> None:
     asked = []
 
-    def slow(*_: object) -> tuple[int, int]:
+    def slow(*_: object, **__: object) -> dict[int, tuple[int, int]]:
         asked.append(True)
         time.sleep(1.2)
-        return 0, 10
+        return {0: (0, 10)}
 
     monkeypatch.setattr("cordwood.log.kafka.cursor._ASK_SECONDS", 0.1)
     with closing(cursor_at(ten, log, 4, timeout=1)) as cursor:
         monkeypatch.setattr(cursor, "_consume", nothing)
-        monkeypatch.setattr(cursor._offsets, "bounds", slow)
+        monkeypatch.setattr(cursor._offsets, "bounds_of", slow)
         with pytest.raises(Timeout, match="nothing came for 1 s"):
             read_on(cursor, 10)
     assert len(asked) == 1
@@ -278,4 +281,4 @@ async def test_time_that_the_user_takes_is_not_waited_for_the_cluster(
             later.setattr(time, "monotonic", lambda: now() + 3600)
             later.setattr(cursor, "_consume", lambda wanted, seconds: [])
             assert cursor.read(None, 0) is None
-        assert cursor._unasked < 1
+        assert cursor.place.unasked < 1

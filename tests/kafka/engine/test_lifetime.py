@@ -21,7 +21,8 @@ from cordwood.log.kafka import cluster as cluster_module
 from cordwood.log.kafka import producer as producer_module
 from cordwood.log.kafka.producer import Sender
 from cordwood.testing.kafka import Broker
-from tests.kafka.waiting import until, values_of
+from tests.support.kafka.engine_internals import cluster_of, senders_of
+from tests.support.kafka.waiting import until, values_of
 
 
 def threads() -> set[threading.Thread]:
@@ -35,7 +36,7 @@ async def test_connections_with_the_same_settings_share_their_clients(kafka: Bro
         cordwood.connect(kafka.url) as two,
         cordwood.connect(other_url) as cw,
     ):
-        clusters = [each._engine._connection.shared for each in (one, two, cw)]  # type: ignore[attr-defined]
+        clusters = [cluster_of(each) for each in (one, two, cw)]
         assert clusters[0] is clusters[1]
         assert clusters[0] is not clusters[2]
 
@@ -97,22 +98,22 @@ async def test_a_read_only_connection_makes_no_client_that_writes(kafka: Broker,
             await cw.log(log.topic).append(Batch.of([b"x"]))
         assert caught.value.outcome == "not_written"
         assert await values_of(cw.log(log.topic)) == []
-        assert not cw._engine._connection.shared._senders  # type: ignore[attr-defined]
+        assert not senders_of(cluster_of(cw))
 
 
 async def test_closing_sends_what_was_appended(kafka: Broker, cw: Client, log: Log) -> None:
     values = [b"%d" % number for number in range(50_000)]
     async with cordwood.connect(f"{kafka.url}?client.id=closes") as other:
         task = asyncio.ensure_future(other.log(log.topic).append(Batch.of(values)))
-        cluster = other._engine._connection.shared  # type: ignore[attr-defined]
-        await until(lambda: any(sender._under_way for sender in cluster._senders.values()))
+        cluster = cluster_of(other)
+        await until(lambda: any(sender._under_way for sender in senders_of(cluster)))
     assert await task == range(50_000)
     assert await values_of(log) == values
 
 
 async def test_a_reader_that_is_left_lets_its_client_go(cw: Client, log: Log) -> None:
     await log.append(Batch.of([b"x"]))
-    reading = cw._engine._connection.shared.reading  # type: ignore[attr-defined]
+    reading = cluster_of(cw).reading
     async for _ in log.read(follow=True):
         break
     gc.collect()
@@ -139,7 +140,7 @@ async def test_a_read_that_gets_no_thread_says_so_and_may_be_tried_again(
 
 
 class Collecting(deque[Any]):
-    """Whoever makes something may have to collect garbage first."""
+    """Any allocation may have to collect garbage first."""
 
     def append(self, step: Any) -> None:
         gc.collect()
@@ -150,7 +151,7 @@ async def test_a_reader_that_is_found_left_by_its_own_thread_lets_its_client_go(
     cw: Client, log: Log, request: pytest.FixtureRequest
 ) -> None:
     await log.append(Batch.of([b"x"]))
-    reading = cw._engine._connection.shared.reading  # type: ignore[attr-defined]
+    reading = cluster_of(cw).reading
     request.addfinalizer(gc.enable)
     gc.disable()
     left: list[Any] = [log.read(follow=True)]
@@ -257,7 +258,7 @@ async def test_if_the_thread_that_writes_fails_nobody_waits_for_it(
 
 
 def only_sender(cw: Client) -> Sender:
-    (sender,) = cw._engine._connection.shared._senders.values()  # type: ignore[attr-defined]
+    (sender,) = senders_of(cluster_of(cw))
     assert isinstance(sender, Sender)
     return sender
 
@@ -275,12 +276,19 @@ async def child(cw, log, readers):
         "delete": lambda: cw.delete_topic(topic), "spread": lambda: cw.append(topic, Batch.of([b"x"])),
         "append": lambda: log.append(Batch.of([b"x"])), "bounds": log.bounds, "trim": lambda: log.trim(before=1),
         "next": lambda: anext(readers[0]), "follow": lambda: anext(readers[1]), "close": cw.close,
+        "several": lambda: anext(readers[2]), "fetch": lambda: log.fetch([0]),
     }.items():
         try:
             await asyncio.wait_for(call(), 5)
         except cordwood.Unavailable:
             continue
         sys.exit(f"{name} went through")
+    for call in (lambda: readers[2].position(0), lambda: readers[2].add(1, 0), lambda: readers[2].drop(0)):
+        try:
+            call()
+        except cordwood.Unavailable:
+            continue
+        sys.exit("a call of a reader of several went through")
     async with cordwood.connect(url) as cw:
         await cw.log(topic).append(Batch.of([b"child"]))
         return [value async for batch in cw.log(topic).read() for value in batch.values]
@@ -290,8 +298,9 @@ async def open_all():
     log = cw.log(topic)
     await log.append(Batch.of([b"parent"]))
     [batch async for batch in log.read()]
-    readers = [log.read(), log.read(follow=True)]
+    readers = [log.read(), log.read(follow=True), cw.read(topic, follow=True)]
     await anext(readers[1])
+    await anext(readers[2])
     return cw, log, readers
 
 cw, log, readers = asyncio.run(open_all())
@@ -313,7 +322,7 @@ asyncio.run(cw.close())
 
 @pytest.mark.processes
 @pytest.mark.parametrize("how", ["at once", "as usual"])
-async def test_in_a_forked_child_what_was_inherited_is_unavailable_and_hangs_nothing(
+async def test_in_a_forked_child_a_connection_is_unavailable_and_hangs_nothing(
     kafka: Broker, log: Log, how: str
 ) -> None:
     command = [sys.executable, "-c", FORK, kafka.url, log.topic, how]

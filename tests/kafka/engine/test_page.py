@@ -1,13 +1,12 @@
-"""docs/kafka.md: its code runs and prints what it says, and its table of settings is what librdkafka is told."""
+"""docs/kafka.md: its code runs and prints the promised lines, and its table has the settings that librdkafka gets."""
 
 import re
 
 import pytest
 
-from cordwood.log.kafka.settings import Settings
+from cordwood.log.kafka.settings import ClientKind, Settings
 from cordwood.testing.kafka import Broker
-from tests.docs.pages import blocks, page
-from tests.docs.test_examples import promised
+from tests.support.docs.pages import blocks, page, promised
 
 PAGE = page("docs/kafka.md")
 
@@ -22,7 +21,7 @@ def test_its_code_runs_and_prints_what_it_says(broker: Broker, capsys: pytest.Ca
 
 def test_its_settings_are_those_that_librdkafka_is_told() -> None:
     settings = Settings(("b:9092",), {}, 30)
-    told = {**settings.consumer(True, print), **settings.producer(1, print)}
+    told = {**settings.consumer(ClientKind(follow=True), print), **settings.producer(1, print)}
     rows = re.findall(r"^\| ([a-z.]+(?:, [a-z.]+)*) \| (.+?) \|", PAGE, re.MULTILINE)
     shown = {
         name: value

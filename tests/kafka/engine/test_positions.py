@@ -10,7 +10,8 @@ from cordwood import Batch, Client, Conflict, InvalidInput, Log
 from cordwood.log.kafka.cluster import SharedCluster
 from cordwood.log.kafka.offsets import Offsets
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
+from tests.support.kafka import bare_client
+from tests.support.kafka.engine_internals import cluster_of
 
 BEHIND_SECONDS = 1.0
 
@@ -19,7 +20,7 @@ BEHIND_SECONDS = 1.0
 async def offsets(cw: Client, log: Log) -> Offsets:
     """Those of a log of ten records."""
     await log.append(Batch.of([b"%d" % number for number in range(10)]))
-    cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
+    cluster = cluster_of(cw)
     assert isinstance(cluster, SharedCluster)
     return cluster.offsets
 
@@ -28,8 +29,8 @@ def behind(answer: Callable[..., Any], old: object) -> Callable[..., Any]:
     """As a cluster that gives an old answer for a while."""
     until = time.monotonic() + BEHIND_SECONDS
 
-    def ask(*arguments: object) -> Any:
-        return old if time.monotonic() < until else answer(*arguments)
+    def ask(*arguments: object, **options: object) -> Any:
+        return old if time.monotonic() < until else answer(*arguments, **options)
 
     return ask
 
@@ -38,7 +39,7 @@ def behind(answer: Callable[..., Any], old: object) -> Callable[..., Any]:
 async def test_a_start_beyond_the_end_of_a_broker_that_is_behind_is_read(
     log: Log, offsets: Offsets, monkeypatch: pytest.MonkeyPatch, follow: bool
 ) -> None:
-    monkeypatch.setattr(offsets, "bounds", behind(offsets.bounds, (0, 3)))
+    monkeypatch.setattr(offsets, "bounds_of", behind(offsets.bounds_of, {0: (0, 3)}))
     async with log.read(start=7, follow=follow) as reader:
         assert list((await anext(reader)).values) == [b"7", b"8", b"9"]
 
@@ -47,13 +48,13 @@ async def test_a_start_that_stays_beyond_the_end_is_invalid_after_a_second_look(
     log: Log, offsets: Offsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
-    bounds = offsets.bounds
+    bounds_of = offsets.bounds_of
 
-    def noted(*arguments: Any) -> tuple[int, int]:
+    def noted(*arguments: Any, **options: Any) -> dict[int, tuple[int, int]]:
         looks.append(time.monotonic())
-        return bounds(*arguments)
+        return bounds_of(*arguments, **options)
 
-    monkeypatch.setattr(offsets, "bounds", noted)
+    monkeypatch.setattr(offsets, "bounds_of", noted)
     with pytest.raises(InvalidInput, match="ends at 10, and start is 11"):
         await anext(log.read(start=11, follow=True))
     assert looks[-1] - looks[0] >= 3
@@ -86,6 +87,6 @@ async def test_a_follower_that_names_its_topic_is_told_that_it_was_created_again
     async with log.read(follow=True, topic_id=id) as reader:
         assert len(await anext(reader)) == 10
         await cw.delete_topic(log.topic)
-        bare.create(kafka.bootstrap, log.topic)
+        bare_client.create(kafka.bootstrap, log.topic)
         with pytest.raises(Conflict, match="created again"):
             await anext(reader)

@@ -1,4 +1,4 @@
-"""What librdkafka is told by the user: a wrong setting, and one that the promises rest on, is refused."""
+"""The user's settings of librdkafka: a wrong one, and one that the promises need, is refused."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ import pytest
 
 import cordwood
 from cordwood import InvalidInput, Unavailable
-from cordwood.log.kafka.settings import Settings
+from cordwood.log.kafka.settings import ClientKind, Settings
 from cordwood.testing.kafka import Broker
 
 
@@ -21,7 +21,7 @@ from cordwood.testing.kafka import Broker
         ({"delivery.timeout.ms": "1000"}, "must not have others written twice"),
         ({"enable.gapless.guarantee": "false"}, "must not have others written twice"),
         ({"max.in.flight": "5"}, "must not have others written twice"),
-        ({"auto.offset.reset": "earliest"}, "told, not skipped"),
+        ({"auto.offset.reset": "earliest"}, "not skip them"),
     ],
 )
 async def test_a_wrong_setting_is_named_without_the_secrets_beside_it(config: dict[str, str], message: str) -> None:
@@ -44,12 +44,12 @@ async def test_of_a_secret_that_is_a_list_no_part_is_shown(kafka: Broker, wrong:
     assert "hidden" not in str(caught.value)
 
 
-def test_clients_that_are_made_later_know_the_brokers_that_the_cluster_has_told() -> None:
+def test_later_clients_know_the_brokers_that_the_cluster_named() -> None:
     settings = Settings(("b1:9092", "b2:9092"), {}, 30)
     brokers = {1: SimpleNamespace(host="b2", port=9092), 2: SimpleNamespace(host="::1", port=9093)}
     settings.learn(SimpleNamespace(brokers=brokers))
     settings.learn(SimpleNamespace(brokers={}))
-    for config in (settings.admin(print), settings.producer(1, print), settings.consumer(False, print)):
+    for config in (settings.admin(print), settings.producer(1, print), settings.consumer(ClientKind(), print)):
         assert config["bootstrap.servers"] == "b1:9092,b2:9092,[::1]:9093"
     assert settings == Settings(("b1:9092", "b2:9092"), {}, 30)
     assert settings.key == Settings(("b1:9092", "b2:9092"), {}, 30).key

@@ -21,8 +21,9 @@ from cordwood.log.topics import TopicConfig
 from cordwood.records import StoredBatch
 from cordwood.testing.kafka import Broker, Cluster
 from cordwood.url import KafkaUrl
-from tests.kafka import bare
-from tests.kafka.waiting import until, values_of
+from tests.support.kafka import bare_client
+from tests.support.kafka.engine_internals import admin_of, cluster_of
+from tests.support.kafka.waiting import until, values_of
 
 
 def settings_of(kafka: Broker, topic: str) -> dict[str, str]:
@@ -77,11 +78,11 @@ class Behind:
 def topics(kafka: Broker) -> Iterator[Topics]:
     settings = Settings.of(KafkaUrl((kafka.bootstrap,), {}), 30)
     cluster = open_cluster(settings, 30)
-    yield Topics(cluster.topics._admin, settings)
+    yield Topics(admin_of(cluster), settings)
     cluster.close(30)
 
 
-def test_of_a_topic_that_was_just_made_a_broker_that_does_not_know_it_is_behind(
+def test_a_broker_that_does_not_know_a_new_topic_is_behind(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = topics.create(topic, TopicConfig(), 30)
@@ -91,10 +92,10 @@ def test_of_a_topic_that_was_just_made_a_broker_that_does_not_know_it_is_behind(
     assert topics.facts(topic, 30, 60).partitions == 1
 
 
-def test_of_any_topic_a_broker_that_does_not_know_what_another_one_described_is_behind(
+def test_a_broker_that_does_not_know_a_described_topic_is_behind(
     kafka: Broker, topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare.create(kafka.bootstrap, topic)
+    bare_client.create(kafka.bootstrap, topic)
     behind = Behind(topics._admin.client, 3)
     behind._times["describe_topics"] = 0
     monkeypatch.setattr(topics._admin, "client", behind)
@@ -128,9 +129,7 @@ def test_topics_that_are_made_at_the_same_time_do_not_forget_each_other(
     assert set(topics._made) == {topic, "other-1"}
 
 
-async def test_a_topic_of_a_cluster_has_three_replicas_of_which_two_must_have_a_record(
-    kafka_cluster: Cluster, topic: str
-) -> None:
+async def test_a_topic_of_a_cluster_has_three_replicas_and_acks_after_two(kafka_cluster: Cluster, topic: str) -> None:
     async with cordwood.connect(kafka_cluster.url) as cw:
         info = await cw.create_topic(topic, partitions=2)
     assert info.replication == 3
@@ -161,12 +160,12 @@ async def test_topics_that_kafka_keeps_for_itself_are_not_listed(cw: Client, log
 async def test_a_topic_tells_what_an_ack_of_it_is_worth(
     kafka: Broker, cw: Client, topic: str, config: dict[str, str], promise: str
 ) -> None:
-    bare.create(kafka.bootstrap, topic, settings=config)
+    bare_client.create(kafka.bootstrap, topic, settings=config)
     assert promise in (await cw.topic(topic)).durability
 
 
 async def test_batches_never_exceed_a_small_limit_of_a_topic(kafka: Broker, cw: Client, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
+    bare_client.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
     log = cw.log(topic)
     assert (await cw.topic(topic)).batch_bytes_max == 10_000
     values = [bytes(100)] * 5000
@@ -178,7 +177,7 @@ async def test_batches_never_exceed_a_small_limit_of_a_topic(kafka: Broker, cw: 
 
 
 async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, cw: Client, topic: str) -> None:
-    bare.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
+    bare_client.create(kafka.bootstrap, topic, settings={"max.message.bytes": "10000"})
     log = cw.log(topic)
     with pytest.raises(TooLarge, match=r"record 2 .* 10,000") as caught:
         await log.append(Batch.of([b"a", b"b", bytes(10_000), b"c"]))
@@ -189,7 +188,7 @@ async def test_every_record_is_measured_before_the_first_is_sent(kafka: Broker, 
 
 
 async def test_a_record_that_the_client_can_never_hold_is_refused_at_once(kafka: Broker, log: Log) -> None:
-    """It would stand before all others until its time is over."""
+    """It would delay all others until its time is over."""
     async with cordwood.connect(f"{kafka.url}?queue.buffering.max.kbytes=100", timeout=10) as cw:
         assert (await cw.topic(log.topic)).batch_bytes_max == 102_400
         small = cw.log(log.topic)
@@ -298,7 +297,7 @@ async def test_a_reader_of_a_topic_that_was_made_anew_and_is_shorter_is_told(
         log = cw.log(topic)
         await log.append(Batch.of([b"%d" % number for number in range(10)]), timeout=30)
         reader = log.read(left)
-        cluster = cw._engine._connection.shared  # type: ignore[attr-defined]
+        cluster = cluster_of(cw)
         await until(lambda: not cluster.looks_at_end((topic, 0)))
         await cw.delete_topic(topic, timeout=30)
         await cw.create_topic(topic, timeout=30)
@@ -322,5 +321,5 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_written_at_once(kafka: 
 async def test_partitions_that_were_added_are_written_at_once(kafka: Broker, cw: Client, log: Log) -> None:
     """Also by a client that knew the topic before: on its own it looks again after five minutes."""
     await log.append(Batch.of([b"old"]))
-    bare.widen(kafka.bootstrap, log.topic, 3)
+    bare_client.widen(kafka.bootstrap, log.topic, 3)
     assert await cw.log(log.topic, 2).append(Batch.of([b"new"])) == range(1)

@@ -17,7 +17,9 @@ from cordwood import Batch, Client, Log, Timeout, Unavailable
 from cordwood.log.kafka import deadline
 from cordwood.log.kafka.consumers import Consumers
 from cordwood.log.kafka.cursor import Cursor
-from tests.kafka.waiting import values_of
+from cordwood.log.kafka.settings import ClientKind
+from tests.support.kafka.engine_internals import admin_of, cluster_of
+from tests.support.kafka.waiting import values_of
 
 
 async def test_a_request_that_the_client_never_ends_is_asked_again(
@@ -43,9 +45,9 @@ async def test_a_read_ends_though_its_client_is_still_being_let_go_of(
     await log.append(Batch.of([b"0"]))
     let_go, give_back = threading.Event(), Consumers.give_back
 
-    def late(consumers: Consumers, consumer: Any, again: bool) -> None:
+    def late(consumers: Consumers, kind: ClientKind, consumer: Any, again: bool) -> None:
         let_go.wait(60)
-        give_back(consumers, consumer, again)
+        give_back(consumers, kind, consumer, again)
 
     monkeypatch.setattr(Consumers, "give_back", late)
     try:
@@ -70,7 +72,7 @@ async def test_a_client_that_stands_still_is_told_and_nothing_is_lost(
     reader = log.read()
     try:
         for _ in range(2):
-            with pytest.raises(Timeout, match=rf"reading {log.name}: the client stands still for more than 0.5 s"):
+            with pytest.raises(Timeout, match=rf"reading {log.name}: the client has not answered for more than 0.5 s"):
                 await anext(reader)
     finally:
         go_on.set()
@@ -131,12 +133,12 @@ async def test_a_read_that_fails_is_no_concern_of_an_append_beside_it(
 ) -> None:
     await log.append(Batch.of([b"0"]))
 
-    def unknown(*_: object) -> tuple[int, int]:
+    def unknown(*_: object, **__: object) -> None:
         time.sleep(0.2)
         raise Unavailable("nobody knows", reason="unreachable")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cordwood.log.kafka.offsets.Offsets.bounds", unknown)
+        patch.setattr("cordwood.log.kafka.offsets.Offsets.bounds_of", unknown)
         reader = log.read()
         assert await log.append(Batch.of([b"1"])) == range(1, 2)
         with pytest.raises(Unavailable, match="nobody knows"):
@@ -192,7 +194,7 @@ async def test_a_client_that_has_lost_all_brokers_is_replaced(
     """librdkafka forgets the last one that it knows when that one says for a moment that there are none."""
     caplog.set_level(logging.INFO, "cordwood.kafka")
     await log.append(Batch.of([b"0"]))
-    admin = cw._engine._connection.shared._admin  # type: ignore[attr-defined]
+    admin: Any = admin_of(cluster_of(cw))
     for call in (log.bounds, cw.topics, lambda: cw.topic(topic), lambda: log.trim(before=0)):
         admin.client = Lost(admin.client)
         admin._since = 0.0
@@ -205,12 +207,12 @@ async def test_a_client_that_has_lost_all_brokers_is_replaced(
 async def test_a_reader_takes_no_client_that_has_lost_all_brokers(cw: Client, log: Log) -> None:
     await log.append(Batch.of([b"0"]))
     assert await values_of(log) == [b"0"]
-    consumers = cw._engine._connection.shared.consumers  # type: ignore[attr-defined]
+    consumers: Any = cluster_of(cw).consumers
     for _ in range(100):
         if consumers._idle:
             break
         await asyncio.sleep(0.1)
-    lost = [Lost(consumer) for consumer in consumers._idle]
+    lost = [(kind, Lost(consumer)) for kind, consumer in consumers._idle]
     assert lost
     consumers._idle = list(lost)
     async with asyncio.timeout(15):
@@ -222,7 +224,7 @@ async def test_a_client_that_is_replaced_ends_nothing_that_was_asked_of_it(
     cw: Client, log: Log, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await log.append(Batch.of([b"0"]))
-    admin = cw._engine._connection.shared._admin  # type: ignore[attr-defined]
+    admin = admin_of(cluster_of(cw))
     answer = deadline.answer
 
     def replaced_meanwhile(what: str, asked: "Future[Any]", seconds: float) -> Any:

@@ -16,8 +16,8 @@ from cordwood import Batch, CordwoodError, Timeout, Unavailable
 from cordwood.log.kafka import cluster as cluster_module
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
-from tests.kafka import bare
-from tests.kafka.waiting import until, values_of
+from tests.support.kafka import bare_client
+from tests.support.kafka.waiting import until, values_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -55,7 +55,7 @@ async def test_one_address_that_answers_is_enough(broker: Broker) -> None:
         await cw.topics()
 
 
-async def test_a_connect_that_is_cancelled_leaves_nothing_though_its_loop_is_gone(broker: Broker) -> None:
+async def test_a_cancelled_connect_leaves_nothing_though_its_loop_is_gone(broker: Broker) -> None:
     before = set(cluster_module._registry)
     left = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -77,9 +77,7 @@ async def test_a_connect_that_is_cancelled_leaves_nothing_though_its_loop_is_gon
     await until(lambda: set(cluster_module._registry) <= before)
 
 
-async def test_an_append_to_a_server_that_does_not_answer_is_a_timeout_with_an_unknown_outcome(
-    broker: Broker, topic: str
-) -> None:
+async def test_an_append_to_a_silent_server_is_a_timeout_of_unknown_outcome(broker: Broker, topic: str) -> None:
     async with cordwood.connect(broker.url, timeout=2) as cw:
         await cw.create_topic(topic, timeout=SOON)
         log = cw.log(topic)
@@ -140,9 +138,7 @@ async def test_every_call_fails_in_bounded_time_while_the_server_is_down(broker:
             assert (await values_of(again.log(topic)))[0] == b"kept"
 
 
-async def test_many_reads_that_begin_while_the_server_is_silent_are_told_in_the_time_of_one(
-    broker: Broker, topic: str
-) -> None:
+async def test_many_reads_of_a_silent_server_time_out_in_the_time_of_one(broker: Broker, topic: str) -> None:
     async with cordwood.connect(broker.url, timeout=2) as cw:
         await cw.create_topic(topic, timeout=SOON)
         log = cw.log(topic)
@@ -163,7 +159,7 @@ async def test_a_read_is_told_in_its_time_though_calls_before_it_have_more(broke
         await asyncio.gather(*calls)
 
 
-async def test_an_append_that_has_no_time_left_after_a_read_before_it_is_not_sent(broker: Broker, topic: str) -> None:
+async def test_an_append_without_time_left_after_a_read_is_not_sent(broker: Broker, topic: str) -> None:
     async with cordwood.connect(broker.url, timeout=SOON) as cw:
         await cw.create_topic(topic)
         log = cw.log(topic)
@@ -236,7 +232,7 @@ asyncio.run(main())
 
 def test_calls_that_are_given_up_keep_no_process_from_ending(broker: Broker, topic: str) -> None:
     """As after an interrupt: the calls would have ten minutes."""
-    bare.create(broker.bootstrap, topic)
+    bare_client.create(broker.bootstrap, topic)
     command = [sys.executable, "-c", GIVING_UP, broker.url, topic]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -278,8 +274,8 @@ run(main())
 
 
 def test_a_second_interrupt_does_not_wait_for_acks(broker: Broker, topic: str) -> None:
-    """The first one closes the connection, and what is under way has its ten minutes."""
-    bare.create(broker.bootstrap, topic)
+    """The first one closes the connection, and the calls under way have their ten minutes."""
+    bare_client.create(broker.bootstrap, topic)
     command = [sys.executable, "-c", INTERRUPTED, broker.url, topic]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

@@ -1,4 +1,4 @@
-"""A compacted topic: offsets have holes, what is left is read as it is, and nothing is called lost."""
+"""A compacted topic: offsets have holes, the rest is read as it is, and nothing is reported as lost."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ import pytest
 import cordwood
 from cordwood import Batch, Log
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ KEYS = [b"key %d" % number for number in range(10)]
 
 
 async def test_what_compaction_leaves_is_read_over_the_holes(broker: Broker, topic: str) -> None:
-    bare.create(broker.bootstrap, topic, settings=SOON)
+    bare_client.create(broker.bootstrap, topic, settings=SOON)
     async with cordwood.connect(broker.url) as cw:
         log = cw.log(topic)
         written: dict[int, tuple[bytes, bytes]] = {}
@@ -42,7 +42,7 @@ async def test_what_compaction_leaves_is_read_over_the_holes(broker: Broker, top
         # From within a hole the next record that is left comes first.
         hole = next(offset for offset in range(end) if offset not in kept)
         assert list(await read(log, start=hole)) == [offset for offset in kept if offset > hole]
-        # And who follows goes on over them.
+        # And a follower continues over them.
         async with log.read(start=0, follow=True) as follower:
             seen = list((await anext(follower)).offsets)
             (new,) = await log.append(Batch.of([b"new"], keys=[KEYS[0]]))
@@ -62,7 +62,7 @@ async def read(log: Log, start: int = 0) -> dict[int, tuple[bytes | None, bytes 
 
 
 async def until_compacted(log: Log, before: int) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """What is left when two looks find the same, less than there was."""
+    """The rest, once two looks find the same, which is less than there was."""
     deadline = time.monotonic() + 60
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     while True:

@@ -10,16 +10,14 @@ import cordwood
 from cordwood import Batch, Timeout
 from cordwood.testing.kafka import Cluster
 from cordwood.testing.kafka.probe import leader_of
-from tests.kafka import bare
-from tests.kafka.load import Load
-from tests.kafka.waiting import until, values_of
+from tests.support.kafka import bare_client
+from tests.support.kafka.waiting import until, values_of
+from tests.support.kafka.write_load import Load
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-async def test_killing_the_leader_loses_no_ack_doubles_nothing_and_a_follower_sees_it_all(
-    cluster: Cluster, topic: str
-) -> None:
+async def test_killing_the_leader_loses_no_ack_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
     async with cordwood.connect(cluster.url, timeout=60) as cw:
         await cw.create_topic(topic)
         log = cw.log(topic)
@@ -66,7 +64,7 @@ async def test_a_client_that_loses_its_only_connection_finds_another_server(clus
 
 
 async def test_pausing_the_leader_for_longer_than_its_session_is_the_same(cluster: Cluster, topic: str) -> None:
-    """It wakes up and believes to lead: what it still takes is not acked, and what was sent again is there once."""
+    """It wakes up and believes to lead: records that it still takes are not acked, and repeated ones are there once."""
     async with cordwood.connect(cluster.url, timeout=60) as cw:
         await cw.create_topic(topic)
         async with Load(cw.log(topic)) as load:
@@ -149,7 +147,7 @@ async def test_a_record_that_is_out_of_time_has_no_other_one_written_twice(clust
         with pytest.raises(Timeout) as caught:
             await first
         assert caught.value.outcome == "unknown"
-        await asyncio.sleep(0.8)  # librdkafka looks for what is out of time once a second
+        await asyncio.sleep(0.8)  # librdkafka looks for expired records once a second
         await asyncio.to_thread(cluster.heal)
         acked = await asyncio.gather(second, return_exceptions=True)
         await log.append(Batch.of([b"after"]), timeout=30)
@@ -161,7 +159,7 @@ async def test_a_record_that_is_out_of_time_has_no_other_one_written_twice(clust
 
 async def _need_copies(servers: str, topics: list[str], needed: str) -> None:
     setting = {"min.insync.replicas": needed}
-    await asyncio.gather(*(asyncio.to_thread(bare.configure, servers, topic, setting) for topic in topics))
+    await asyncio.gather(*(asyncio.to_thread(bare_client.configure, servers, topic, setting) for topic in topics))
 
 
 def _until_another_leads(cluster: Cluster, topic: str, old: int) -> None:

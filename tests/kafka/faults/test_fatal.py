@@ -1,4 +1,4 @@
-"""A fatal error of the idempotent producer: it is made anew, and what was in flight is told as unknown."""
+"""A fatal error of the idempotent producer: it is made anew, and appends in flight are unknown."""
 
 import asyncio
 import logging
@@ -11,9 +11,10 @@ from confluent_kafka import Producer
 import cordwood
 from cordwood import Batch, CordwoodError, Unavailable
 from cordwood.testing.kafka import Broker
-from tests.kafka.fatal import raise_fatal
-from tests.kafka.load import Load
-from tests.kafka.waiting import until, values_of
+from tests.support.kafka.engine_internals import cluster_of, senders_of
+from tests.support.kafka.fatal_errors import raise_fatal
+from tests.support.kafka.waiting import until, values_of
+from tests.support.kafka.write_load import Load
 
 
 class Recorded(Producer):
@@ -84,7 +85,7 @@ class Placeless:
 
 
 @pytest.mark.parametrize("lost", [[b"0"], [b"0", b"1", b"2"], [b"2"]])
-async def test_a_record_that_is_written_nobody_knows_where_is_unknown_and_the_next_append_works(
+async def test_a_record_without_a_known_offset_is_unknown_and_the_next_works(
     kafka: Broker, topic: str, producers: list[Producer], monkeypatch: pytest.MonkeyPatch, lost: list[bytes]
 ) -> None:
     def produce(self: Producer, name: str, value: bytes, *others: Any) -> None:
@@ -137,7 +138,7 @@ async def test_a_client_is_not_closed_while_a_topic_is_looked_at_with_it(
         await cw.log(other).append(Batch.of([b"x"]))
         appending = asyncio.ensure_future(cw.log(topic).append(Batch.of([b"x"])))
         await asyncio.to_thread(looking.wait, 30)
-        (sender,) = cw._engine._connection.shared._senders.values()  # type: ignore[attr-defined]
+        (sender,) = senders_of(cluster_of(cw))
         raise_fatal(producers[-1])
         beside = asyncio.ensure_future(cw.log(other).append(Batch.of([b"y"])))  # has the error noticed
         await until(lambda: sender._handing_over)

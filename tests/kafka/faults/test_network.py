@@ -10,7 +10,7 @@ from cordwood import Batch, Client, Log
 from cordwood.log.kafka import deadline
 from cordwood.testing.kafka import Broker, broker
 from cordwood.testing.servers.ports import LOOPBACK, free_ports
-from tests.kafka.proxy import Proxy
+from tests.support.kafka.proxy import Proxy
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ async def read(log: Log) -> list[bytes | None]:
 
 
 async def test_connections_that_no_answer_comes_back_on_are_left(far: Proxy, cw: Client, topic: str) -> None:
-    """As when a firewall forgets them: nobody is told, and what was sent may have arrived."""
+    """As when a firewall forgets them: nobody notices, and sent records may have arrived."""
     log = await used(cw, topic)
     follower = log.read(follow=True)
     assert (await anext(follower)).offsets == range(1)

@@ -1,4 +1,4 @@
-"""A server that goes away and comes back: writers and followers go on, nothing is lost, nothing is there twice."""
+"""A server that goes away and comes back: writers and followers continue, and nothing is lost or doubled."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 import cordwood
 from cordwood import Batch, Timeout, Unavailable
 from cordwood.testing.kafka import Broker
-from tests.kafka.load import Load
+from tests.support.kafka.write_load import Load
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

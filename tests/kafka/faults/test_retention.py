@@ -8,7 +8,7 @@ import pytest
 import cordwood
 from cordwood import Batch, Client, Log, Trimmed
 from cordwood.testing.kafka import Broker
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +39,14 @@ async def test_a_follower_that_fell_behind_is_told(broker: Broker, topic: str) -
 
 async def test_what_retention_cuts_while_it_is_read_is_told_and_never_skipped(broker: Broker, topic: str) -> None:
     never = {"segment.bytes": "1048576", "retention.ms": "-1", "file.delete.delay.ms": "0"}
-    bare.create(broker.bootstrap, topic, settings=never)
+    bare_client.create(broker.bootstrap, topic, settings=never)
     async with cordwood.connect(broker.url) as cw:
         log = cw.log(topic)
         for _ in range(64):
             await log.append(Batch.of([bytes(900_000)]))
         async with log.read() as reader:
             read = list((await anext(reader)).offsets)
-            bare.configure(broker.bootstrap, topic, {"retention.bytes": "3000000"})
+            bare_client.configure(broker.bootstrap, topic, {"retention.bytes": "3000000"})
             first = await until_cut(log, 56)
             with pytest.raises(Trimmed) as caught:
                 async for batch in reader:
@@ -58,7 +58,7 @@ async def test_what_retention_cuts_while_it_is_read_is_told_and_never_skipped(br
 async def cut_soon(cw: Client, broker: Broker, topic: str) -> Log:
     """A topic whose records are past their time once their segment is closed, which is soon."""
     await cw.create_topic(topic, retention=timedelta(milliseconds=1))
-    bare.configure(broker.bootstrap, topic, {"segment.ms": "300", "file.delete.delay.ms": "0"})
+    bare_client.configure(broker.bootstrap, topic, {"segment.ms": "300", "file.delete.delay.ms": "0"})
     return cw.log(topic)
 
 

@@ -6,7 +6,7 @@ from confluent_kafka.admin import AdminClient
 from cordwood.errors import Unavailable
 from cordwood.testing.kafka import Broker
 from cordwood.testing.servers.ports import free_ports
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -31,8 +31,8 @@ def test_it_makes_no_topic_that_nobody_created(broker: Broker) -> None:
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
 def test_a_restart_keeps_address_and_records(broker: Broker, end: object) -> None:
     topic = f"kept-{getattr(end, '__name__', '')}"
-    bare.create(broker.bootstrap, topic)
-    bare.write(broker.bootstrap, topic, b"a", b"b")
+    bare_client.create(broker.bootstrap, topic)
+    bare_client.write(broker.bootstrap, topic, b"a", b"b")
     before = broker.bootstrap, broker.pid
     assert callable(end)
     end(broker)
@@ -40,7 +40,7 @@ def test_a_restart_keeps_address_and_records(broker: Broker, end: object) -> Non
     broker.restart()
     assert broker.bootstrap == before[0]
     assert broker.pid != before[1]
-    assert bare.read(broker.bootstrap, topic, 2) == [b"a", b"b"]
+    assert bare_client.read(broker.bootstrap, topic, 2) == [b"a", b"b"]
 
 
 def test_a_paused_server_answers_nothing_and_then_again(broker: Broker) -> None:
@@ -56,7 +56,7 @@ def test_a_paused_server_answers_nothing_and_then_again(broker: Broker) -> None:
 
 def test_settings_go_before_ours() -> None:
     with Broker({"auto.create.topics.enable": "true"}) as broker:
-        bare.write(broker.bootstrap, "made-by-writing", b"a")
+        bare_client.write(broker.bootstrap, "made-by-writing", b"a")
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

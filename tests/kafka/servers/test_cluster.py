@@ -2,7 +2,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cordwood.testing.kafka import Cluster
-from tests.kafka import bare
+from tests.support.kafka import bare_client
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -13,12 +13,12 @@ def test_three_servers_know_each_other(kafka_cluster: Cluster) -> None:
 
 
 def test_it_outlives_the_leader(kafka_cluster: Cluster) -> None:
-    bare.create(kafka_cluster.bootstrap, "outlives", replication=3)
-    bare.write(kafka_cluster.bootstrap, "outlives", b"before")
+    bare_client.create(kafka_cluster.bootstrap, "outlives", replication=3)
+    bare_client.write(kafka_cluster.bootstrap, "outlives", b"before")
     leader = kafka_cluster.leader("outlives")
     leader.kill()
-    bare.write(kafka_cluster.bootstrap, "outlives", b"after")
+    bare_client.write(kafka_cluster.bootstrap, "outlives", b"after")
     assert kafka_cluster.leader("outlives") is not leader
     kafka_cluster.heal()
     assert leader.running
-    assert bare.read(kafka_cluster.bootstrap, "outlives", 2) == [b"before", b"after"]
+    assert bare_client.read(kafka_cluster.bootstrap, "outlives", 2) == [b"before", b"after"]

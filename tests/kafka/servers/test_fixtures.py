@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.processes import gone
+from tests.support.kafka.processes import gone
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

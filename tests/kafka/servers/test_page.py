@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cordwood.testing.kafka import Broker, Cluster
-from tests.docs.pages import blocks, page
+from tests.support.docs.pages import blocks, page
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.errors import Unavailable
 from cordwood.testing.servers.process import ServerProcess
-from tests.kafka.processes import gone
+from tests.support.kafka.processes import gone
 
 pytestmark = pytest.mark.processes
 

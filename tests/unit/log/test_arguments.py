@@ -47,7 +47,7 @@ def test_a_time_without_a_zone_is_refused() -> None:
 @pytest.mark.parametrize("value", [7, "2026-01-01", None, EPOCH.date()])
 def test_what_is_no_time_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="datetime"):
-        milliseconds_at(value)  # type: ignore[arg-type]  # that is what is tested
+        milliseconds_at(value)  # type: ignore[arg-type]  # the wrong type is the test
 
 
 def test_what_counts_as_a_whole_number_becomes_an_int() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cordwood.errors import Unavailable
 from cordwood.records import Batch, BinaryColumn, StoredBatch, decode_frame
 from cordwood.records.arrow import _Arrow, _arrow
-from tests.unit.records.examples import EVERYTHING, arguments, framed, made, same_examples, stored, windows
+from tests.support.records.batches import EVERYTHING, arguments, framed, made, same_examples, stored, windows
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
@@ -88,7 +88,7 @@ def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.Mon
 
 
 def test_offsets_are_those_of_the_batch_whatever_was_made_before_it() -> None:
-    """Some are made ahead, for who reads on: not for another log, nor beyond what was made."""
+    """Some are made ahead, for a reader that continues: not for another log, nor beyond the ones made."""
     rows = BinaryColumn.of([b""] * 3000)
     for first in (0, 3000, 6000, 7000, 9000, 2, 2**63 - 3000, 3000, 100_000):
         batch = StoredBatch.from_columns(range(first, first + 3000), rows, timestamps=1)
@@ -119,10 +119,10 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("meanwhile", [9_000, 19_000, 40_000])
-def test_batches_that_are_larger_than_any_before_become_arrow_on_several_threads_at_once(meanwhile: int) -> None:
+def test_ever_larger_batches_become_arrow_on_several_threads_at_once(meanwhile: int) -> None:
     interrupted = Interrupted(meanwhile)
     interrupted.convert(10_000)
     assert not interrupted.count
-    # Nor is what is left behind of unequal length, or smaller than what was there.
+    # Nor are the remaining buffers of unequal length, or smaller than before.
     assert {len(column) for column in interrupted.arrow.shared} == {2 * max(10_000, meanwhile)}
     interrupted.convert(2 * max(10_000, meanwhile))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cordwood.errors import InvalidInput
 from cordwood.records import Batch, BinaryColumn, HeaderColumn, Record, StoredBatch, StoredRecord, frame_bytes
-from tests.unit.records.examples import EVERYTHING, arguments, framed, made, rows, same_examples, stored, windows
+from tests.support.records.batches import EVERYTHING, arguments, framed, made, rows, same_examples, stored, windows
 
 
 @same_examples
@@ -281,7 +281,7 @@ def test_a_batch_is_made_by_of_alone(kind: type[Batch]) -> None:
 
 
 @pytest.mark.parametrize("timestamps", [[-1], [-1, 5, -(2**63)]], ids=repr)
-def test_a_stored_batch_whose_records_have_no_time_on_kafka_can_be_pickled_and_copied(timestamps: list[int]) -> None:
+def test_a_stored_batch_without_timestamps_can_be_pickled_and_copied(timestamps: list[int]) -> None:
     batch = StoredBatch.from_rows([2, 5, 7][: len(timestamps)], [b"a"] * len(timestamps), timestamps=timestamps)
     for same in (pickle.loads(pickle.dumps(batch)), copy.copy(batch), copy.deepcopy(batch)):
         assert same == batch

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cordwood.errors import TooLarge
 from cordwood.records import BinaryColumn
 from cordwood.records.column import row_offsets
-from tests.unit.records.examples import binary, same_examples, windows
+from tests.support.records.batches import binary, same_examples, windows
 
 columns = st.lists(binary, max_size=40)
 

@@ -24,7 +24,7 @@ from cordwood.records import (
     is_whole,
     pieces,
 )
-from tests.unit.records.examples import (
+from tests.support.records.batches import (
     EVERYTHING,
     NOW_MS,
     PLACE,
@@ -275,7 +275,7 @@ def test_frames_that_are_put_together_at_once_do_not_share_memory() -> None:
     assert b"".join(piece) == before
 
 
-# Python 3.13 says on stderr that the collector has ended a buffer before what was lent of it; nobody uses either.
+# Python 3.13 warns on stderr that the collector has ended a buffer before its views; nothing uses either.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.BytesIO:pytest.PytestUnraisableExceptionWarning")
 def test_a_frame_whose_writing_failed_does_no_harm_to_the_next() -> None:
     class Writing:

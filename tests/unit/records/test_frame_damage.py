@@ -6,7 +6,7 @@ from crc32c import crc32c
 
 from cordwood.errors import Corrupt
 from cordwood.records import Batch, FrameCut, check_frame, decode_frame, decode_header, is_whole
-from tests.unit.records.examples import EVERYTHING, framed
+from tests.support.records.batches import EVERYTHING, framed
 
 SMALL = {
     "one record": framed(Batch.of([b"a"])),
@@ -71,7 +71,7 @@ def test_a_cut_names_what_is_there_and_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_flipped_bit_of_a_header_is_found_without_the_rest_of_the_frame(name: str) -> None:
+def test_every_flipped_bit_of_a_header_is_found_by_the_header_alone(name: str) -> None:
     header = memoryview(bytearray(SMALL[name][:96]))
     for bit in range(8 * len(header)):
         if bit >> 3 in range(12, 16):

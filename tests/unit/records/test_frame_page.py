@@ -3,7 +3,7 @@ from pathlib import Path
 
 from cordwood.records import Batch, decode_frame, decode_header
 from cordwood.records.layout import FLAGS_KNOWN
-from tests.unit.records.examples import framed
+from tests.support.records.batches import framed
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "frame.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ import pytest
 
 import cordwood
 from cordwood.records import Batch, StoredBatch, check_frame, decode_frame, frame_bytes, frame_of
-from tests.unit.records.examples import NOW_MS, PLACE, framed
+from tests.support.records.batches import NOW_MS, PLACE, framed
 
 FEW, MANY = 100, 5000
 # Each of the eight buffers of a frame is padded to 8 bytes, or has no need of it: a few instructions.
@@ -31,7 +31,7 @@ def steps_of(call: Callable[[], object]) -> int:
     def entered(frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(_ROOT):
             return None
-        # A comprehension that stands in one line is an instruction at least for each entry.
+        # A comprehension in one line is at least one instruction for each entry.
         frame.f_trace_opcodes = True
         return within(frame, event, None)
 
@@ -128,9 +128,7 @@ def test_a_batch_goes_to_arrow_without_python_for_a_record(kind: Kind, made: Cal
 
 
 @pytest.mark.parametrize(("few", "many"), [(200, 2000), (2500, 25_000)], ids=["gathered", "copied together"])
-def test_a_large_frame_on_its_way_to_the_disk_costs_python_for_a_piece_and_not_for_a_record(
-    few: int, many: int
-) -> None:
+def test_a_large_frame_costs_python_per_piece_and_not_per_record(few: int, many: int) -> None:
     # As many bytes, so that they go in as many pieces.
     size = 1_600_000
 

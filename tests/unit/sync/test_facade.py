@@ -1,25 +1,35 @@
 """The blocking facade is written by hand: these tests keep it equal to the async one."""
 
 import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from cordwood import client, log, sync, wal
+from cordwood import client, journal, log, sync, wal
+from cordwood.journal import ExplainedAction, StoredEvent
 
 PAIRS: list[tuple[type, type]] = [
     (client.Client, sync.Client),
     (log.Log, sync.Log),
     (log.Reader, sync.Reader),
+    (log.PartitionsReader, sync.PartitionsReader),
     (wal.Wal, sync.Wal),
     (wal.Region, sync.Region),
     (wal.RegionReader, sync.RegionReader),
+    (journal.Journal, sync.Journal),
+    (journal.EventReader, sync.EventReader),
+    (journal.FollowReader, sync.FollowReader),
+    (journal.Recovered, sync.Recovered),
 ]
 TWINS: dict[object, object] = {
     client.Connecting: sync.Client,
     wal.Opening: sync.Region,
     wal.Apply: sync.wal.Apply,
     wal.OnFlushNeeded | None: sync.wal.OnFlushNeeded | None,
+    AsyncIterator[str]: Iterator[str],
+    AsyncIterator[ExplainedAction]: Iterator[ExplainedAction],
+    AsyncIterator[StoredEvent]: Iterator[StoredEvent],
     **dict(PAIRS),
 }
 DUNDERS = {
@@ -82,7 +92,7 @@ def test_both_say_what_they_do(ours: type, twin: type, name: str) -> None:
 
 
 def test_each_call_takes_its_own_timeout() -> None:
-    for kind in (client.Client, log.Log, wal.Wal, wal.Region):
+    for kind in (client.Client, log.Log, wal.Wal, wal.Region, journal.Journal):
         for name, member in public(kind).items():
             # A recovery takes the time that its caller's `apply` takes.
             if inspect.iscoroutinefunction(member) and name not in {*DUNDERS, "close", "recover"}:

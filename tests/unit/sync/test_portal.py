@@ -133,7 +133,7 @@ def test_importing_it_starts_no_thread() -> None:
 
 @pytest.mark.processes
 def test_a_program_ends_cleanly_though_no_thread_can_be_started_any_more() -> None:
-    # As it is from Python 3.12 on; `atexit` calls first what was registered last.
+    # As it is from Python 3.12 on; `atexit` calls the last registered function first.
     script = """
 import asyncio, atexit, threading
 from cordwood.sync.portal import portal
@@ -178,7 +178,7 @@ print("end")
 
 
 @pytest.mark.processes
-def test_after_a_fork_the_child_has_a_portal_of_its_own_and_the_old_one_is_unavailable() -> None:
+def test_after_a_fork_the_child_has_a_portal_of_its_own() -> None:
     script = """
 import os, threading
 from cordwood.errors import Unavailable
@@ -210,7 +210,7 @@ print("ok")
 
 
 @pytest.mark.processes
-def test_a_fork_while_another_thread_starts_the_portal_leaves_the_child_working() -> None:
+def test_a_fork_while_a_thread_starts_the_portal_leaves_a_working_child() -> None:
     script = """
 import os
 from cordwood.sync import portal as module

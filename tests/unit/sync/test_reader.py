@@ -3,7 +3,7 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -202,3 +202,23 @@ def test_a_reader_that_nobody_has_any_more_is_closed() -> None:
     del reader
     gc.collect()
     assert script.closed.wait(10)
+
+
+async def test_a_close_ends_a_step_of_a_generator_that_waits() -> None:
+    left = asyncio.Event()
+
+    async def wait() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            left.set()
+
+    reader = module.GeneratorReader(wait())
+    assert await reader.__anext__() == 1
+    step = asyncio.ensure_future(reader.__anext__())
+    await asyncio.sleep(0)
+    await reader.close()
+    assert left.is_set()
+    assert step.cancelled()
+    await reader.close()

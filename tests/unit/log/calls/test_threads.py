@@ -26,7 +26,7 @@ def test_a_thread_that_cannot_be_had_is_told_and_the_call_is_not_run_later(monke
     called: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more)
-        with pytest.raises(Unavailable, match="a call needs a thread, and none can be had: can't start new thread"):
+        with pytest.raises(Unavailable, match="a call needs a thread, and none starts: can't start new thread"):
             threads.submit(called.append, 1)
     threads.submit(called.append, 2).result(10)
     assert called == [2]

@@ -1,0 +1,94 @@
+"""Limits: appends under way, heads that nobody needs, partitions that nobody uses."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cordwood import Batch, Event
+from cordwood.journal import appender, tail
+from cordwood.simulation.memory import MemoryEngine, MemoryStore
+from tests.support.journal.handles import handle
+from tests.support.kafka.waiting import until
+
+
+async def test_appends_over_the_limit_wait_in_the_order_of_their_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender, "PENDING_BYTES_MAX", 3_000)
+    journal = handle(MemoryEngine(MemoryStore()), tmp_path / "store.db")
+    await journal.append("key", [Event.empty()])
+    calls = [
+        asyncio.ensure_future(journal.append("key", [Event.binary(number.to_bytes(2) * 500)])) for number in range(30)
+    ]
+    await asyncio.sleep(0)
+    parts = await journal._open()
+    assert parts.appender._pending_bytes < 3_000 + 1_300
+    calls[7].cancel()  # one that waits leaves the line, and holds nobody back
+    await asyncio.wait(calls)
+    found = [event.payload[:2] async for event in journal.read("key", start=2)]
+    assert found == [number.to_bytes(2) for number in range(30) if number != 7]
+    assert parts.appender._pending_bytes == 0
+    await journal.close()
+
+
+async def test_a_partition_that_only_we_append_to_is_no_longer_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_POINTER_SECONDS", 0.01)
+    monkeypatch.setattr(tail, "_OWN_ONLY_SECONDS", 0.05)
+    store = MemoryStore()
+    journal, other = (handle(MemoryEngine(store), tmp_path / "store.db") for _ in range(2))
+    await journal.append("a", [Event.text("1")])
+    await other.append("a", [Event.text("2")])
+    await journal.append("a", [Event.text("3")])  # after a record of another one: the partition is followed
+    followed = (await journal._open()).tail._followed
+    await until(lambda: not followed)
+    await other.append("a", [Event.text("4")])
+    await journal.append("a", [Event.text("5")])
+    assert [event.payload async for event in journal.read("a")] == ["1", "2", "3", "4", "5"]
+    for each in (journal, other):
+        await each.close()
+
+
+async def test_a_partition_that_nobody_uses_leaves_and_joins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_POINTER_SECONDS", 0.01)
+    monkeypatch.setattr(tail, "_IDLE_SECONDS", 0.05)
+    journal = handle(MemoryEngine(MemoryStore()), tmp_path / "store.db")
+    await journal.append("a", [Event.text("1")])
+    heads = (await journal._open()).tail.heads
+    await until(lambda: not heads)
+    await journal.append("a", [Event.text("2")])
+    assert [event.payload async for event in journal.read("a")] == ["1", "2"]
+    await journal.close()
+
+
+async def test_a_head_keeps_the_newest_records_within_its_limit(tmp_path: Path) -> None:
+    engine = MemoryEngine(MemoryStore())
+    journal = handle(engine, tmp_path / "store.db", head_bytes_max=50_000)
+    for number in range(200):
+        await journal.append(f"key-{number % 7}", [Event.binary(number.to_bytes(2) * 500)])
+    parts = await journal._open()
+    assert parts.tail.kept_bytes <= 50_000
+    head = parts.tail.heads[0]
+    assert head.record(0) is None
+    assert head.record(199) is not None
+    # Records that are not kept are looked up in the log.
+    found = [event.payload async for event in journal.read("key-3")]
+    assert found == [number.to_bytes(2) * 500 for number in range(3, 200, 7)]
+    await journal.close()
+
+
+async def test_foreign_records_of_other_kinds_disturb_no_journal(tmp_path: Path) -> None:
+    engine = MemoryEngine(MemoryStore())
+    journal = handle(engine, tmp_path / "store.db")
+    await journal.append("a", [Event.text("1")])
+    log = engine.log("orders", 0, timeout=30)
+    await log.append(Batch.of([b"x", None, b"y"], keys=[b"a", None, b"\xff"], headers=[[("h", b"1")], [], []]))
+    await journal.append("a", [Event.text("2")])
+    await journal.catch_up()
+    assert [event.payload async for event in journal.read("a")] == ["1", "2"]
+    assert await journal.dead_letters() == []
+    await journal.close()

@@ -1,0 +1,25 @@
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cordwood.store import EventStore
+from cordwood.testing import EventStoreConformance
+
+
+class TestSqlite(EventStoreConformance):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> Iterator[str]:
+        self.path = tmp_path / "store.db"
+        yield f"sqlite:{self.path}"
+        with closing(sqlite3.connect(self.path)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+    async def traces(self, store: EventStore, topic: str, id: str) -> list[object]:
+        """Every row of every table that has the id in any column."""
+        with closing(sqlite3.connect(self.path)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            rows = [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]
+        return [row for row in rows if id in row or id.encode() in row]
