@@ -1,11 +1,13 @@
 # make run    the tour            make check   lint, format, types, import lines
 # make test   all tests           make bench   the benches
-# Everything lives in .venv, which `setup` makes and the other targets call for by themselves.
+# make wheel  a wheel and an sdist, into dist
+# Everything is in .venv: `setup` makes it, and the other targets call `setup`.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+DIST ?= dist
 
-# What cannot be fetched is looked for before anything is installed, and what is missing is said in a line.
+# A requirement that make cannot fetch is checked before anything is installed, and reported in one line.
 define PYTHON_CHECK
 @command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), but 3.11 or newer is needed: name one with make PYTHON=python3.12" >&2; exit 1; }
@@ -13,7 +15,7 @@ define PYTHON_CHECK
 endef
 # Java 17 or newer, which Spark and the Kafka servers of the tests run on.
 JAVA_CHECK = $(PYTHON) -I src/cordwood/java.py 'make test'
-# Maven, unless it has fetched the jars already; where they are, `cordwood.testing.servers.maven` decides.
+# Maven, unless it has fetched the jars already; `cordwood.testing.servers.maven` decides where they are.
 jars = $${XDG_CACHE_HOME:-$$HOME/.cache}/cordwood/jars/$(1)-$$(sha256sum src/cordwood/testing/kafka/$(2) | cut -c-16)
 MAVEN_CHECK = command -v mvn >/dev/null || { [ -d "$(call jars,kafka,broker.pom.xml)" ] && [ -d "$(call jars,spark-kafka,spark.pom.xml)" ]; } \
 	|| { echo "make test needs Maven to fetch Kafka's jars, and there is no mvn: install it (Debian: maven)" >&2; exit 1; }
@@ -24,18 +26,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run needed test check format bench lock clean
-.NOTPARALLEL:  # what is needed comes before what is installed
+.PHONY: help setup run needed test check format bench wheel lock clean
+.NOTPARALLEL:  # `needed` comes before `setup`
 
 help:
-	@echo "make setup | run | test [PYTEST_ARGS=…] | check | format | bench | lock | clean"
+	@echo "make setup | run | test [PYTEST_ARGS=…] | check | format | bench | wheel | lock | clean"
 
 setup: $(VENV)/.project
 
-# Two stamps: changed requirements rebuild the whole environment, a changed pyproject only installs the project anew.
+# Two stamps: changed requirements rebuild the whole environment; a changed pyproject only reinstalls the project.
 $(VENV)/.requirements: requirements/dev.txt
 	$(PYTHON_CHECK)
-	@$(JAVA_CHECK) || echo "setup: goes on; make run, check and format do without it" >&2
+	@$(JAVA_CHECK) || echo "setup: continues; make run, check and format do not need it" >&2
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
@@ -47,14 +49,14 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml src/cordwood/_version.py
 run: setup
 	$(BIN)/cordwood tour
 
-# Both are said where both are missing.
+# If both are missing, both are reported.
 needed:
 	$(PYTHON_CHECK)
 	@java=0; $(JAVA_CHECK) || java=1; ($(MAVEN_CHECK)) && exit $$java
 
-# Kafka's jars are fetched before the tests, which have a time limit each; what is missing is said in one line.
+# Kafka's jars are fetched before the tests, because each test has a time limit.
 # Most tests wait for servers: two processes take two thirds of the time of one (PYTEST_ARGS="-n 0"). By files, so that
-# tests that share a server meet nobody else's on it.
+# only the tests of one file share a server.
 test: needed setup
 	@$(BIN)/python -m cordwood.testing.kafka --spark
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -71,6 +73,10 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+# With the hatchling of the environment: nothing is fetched.
+wheel: setup
+	$(BIN)/python -m hatchling build -d $(DIST)
 
 lock:
 	PYTHON=$(PYTHON) requirements/lock.sh

@@ -12,12 +12,12 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench import kafka, kafka_spark, read, spark, wal, write
+from bench import journal, kafka, kafka_spark, read, spark, wal, write
 from bench.measure import Row
 
 Bench = Callable[[Path], Row | list[Row]]
 
-# The pages of results, and what is on them: a page is written when all of it was run.
+# The pages of results and their rows: a page is written when all of its rows ran.
 _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
     "embedded": (
         "The embedded log",
@@ -46,6 +46,16 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
             "wal-embedded": wal.embedded,
             "wal-opening": wal.opening,
             "wal-recovery": wal.recovery,
+        },
+    ),
+    "journal": (
+        "The journal",
+        {
+            "journal-append": journal.append,
+            "journal-read": journal.read,
+            "journal-head": journal.head,
+            "journal-store": journal.store,
+            "journal-memory": journal.memory,
         },
     ),
 }

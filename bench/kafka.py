@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import cordwood
 from bench.measure import Row, median, ratio, rss_bytes
 from cordwood import Batch
-from cordwood.log.kafka.settings import BATCH_BYTES, Settings
+from cordwood.log.kafka.settings import BATCH_BYTES, ClientKind, Settings
 from cordwood.testing.kafka import Broker
 from cordwood.url import KafkaUrl, parse_url
 
@@ -219,7 +219,7 @@ def _read(url: str, topic: str) -> float:
 
 
 def _consume(url: str, topic: str, count: int) -> float:
-    consumer = Consumer(_settings(url).consumer(False, print))
+    consumer = Consumer(_settings(url).consumer(ClientKind(), print))
     begun = time.perf_counter()
     consumer.list_topics(topic, timeout=10)
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what was measured, against what, and the ratio that is asked for."""
+    """One line of the table: the measured program, its baseline, and the wanted ratio."""
 
     what: str
     ours: str

@@ -111,7 +111,7 @@ def _on_two_cores(data: Path) -> Row:
 
 @contextmanager
 def pinned(data: Path, cores: list[int]) -> Iterator[Callable[[], float]]:
-    """A process that reads when it is told to, and never leaves these cores; its Java and its workers neither."""
+    """A process that reads on command, and never leaves these cores; its Java and its workers neither."""
     command = [sys.executable, "-m", "bench.spark_pinned", str(data), *map(str, cores)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

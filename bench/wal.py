@@ -1,4 +1,4 @@
-"""The write-ahead log: against one message a log on Kafka, against the log that it lies on, against plain reading."""
+"""The write-ahead log: against one message a log on Kafka, against the log below it, against plain reading."""
 
 import asyncio
 import os

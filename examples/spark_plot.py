@@ -2,7 +2,7 @@
 
 python examples/spark_plot.py PICTURE.svg [FOLDER]
 
-Needs Java 17, and pip install 'cordwood[spark]' matplotlib. The log is made up, the same one each time: two hours of
+Needs Java 17, and pip install '.[spark]' matplotlib. The log is made up, the same one each time: two hours of
 requests, with a release at 09:10 that is taken back at 09:25.
 """
 
@@ -28,6 +28,8 @@ def fill(folder: str) -> None:
     """A record for each request, of the moment when it came; the value is how many milliseconds it took."""
     chance = random.Random(7)
     with cordwood.sync.connect(f"file:{folder}") as cw:
+        if "requests" in cw.topics():
+            return  # filled by an earlier run
         cw.create_topic("requests", partitions=2)
         for minute in range(MINUTES):
             for partition in range(2):
