@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +45,15 @@ def _is_resting(reader: FolderPartitionsReader) -> bool:
     return {part.state for part in reader._parts.values()} == {PartState.RESTING} and not reader._threads
 
 
+def _finish_looks(reader: FolderPartitionsReader) -> None:
+    """Return when the connection's threads have done all that they were given: a busy one does not meet the others."""
+    executor = reader._executor
+    assert isinstance(executor, ThreadPoolExecutor)
+    meeting = threading.Barrier(executor._max_workers)
+    for arrival in [executor.submit(meeting.wait, 30) for _ in range(executor._max_workers)]:
+        arrival.result(30)
+
+
 @pytest.mark.processes
 async def test_a_follower_of_several_beside_the_writing_process_sees_what_comes(data: Path) -> None:
     with program(WRITER, data) as writer:
@@ -69,9 +80,7 @@ async def test_a_read_of_several_next_to_the_writer_ends_where_they_ended(data: 
             readers = [cw.read("events"), cw.read("events", {0: 0, 1: 0})]
             ends = cw.read("events", "end", follow=True)
             assert isinstance(ends, FolderPartitionsReader)
-            for reader in (*readers, ends):
-                assert isinstance(reader, FolderPartitionsReader)
-                reader._executor.submit(lambda: None).result(30)  # the looks before it are done
+            _finish_looks(ends)
             writer.tell("append 1 after")
             assert writer.says() == "append"
             for reader in readers:
