@@ -227,7 +227,7 @@ async def test_a_journal_that_cannot_be_made_is_refused(journals: Journals) -> N
     client = await journals.connect()
     for name, (arguments, text) in OPENINGS.items():
         with pytest.raises(InvalidInput) as caught:
-            client.journal(TOPIC, **arguments)
+            client.journal(TOPIC, **{"store": journals.kind.store_url, **arguments})
         assert text in str(caught.value), name
 
 
@@ -235,7 +235,7 @@ async def test_a_mark_on_a_read_only_connection_is_refused(journals: Journals) -
     await append(await journals.open(), "A", "1")
     client = await journals.connect(read_only=True)
     with pytest.raises(InvalidInput, match='fence="mark" writes a Mark, and the connection is read-only'):
-        client.journal(TOPIC, fence="mark")
+        client.journal(TOPIC, store=journals.kind.store_url, fence="mark")
 
 
 async def test_a_log_without_a_default_store_needs_one() -> None:

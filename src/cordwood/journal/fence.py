@@ -36,13 +36,16 @@ class Fences:
         return await run()
 
     async def _look(self, partition: int) -> int:
+        seen = max(self._acked.get(partition, 0), self._seen.get(partition, 0))
         if self._kind == "mark":
-            end = await self._send_mark(partition) + 1
+            mark = await self._send_mark(partition)
+            end, is_behind = mark + 1, mark < seen
         else:
             _, end = await self._topic.log(partition).bounds()
-        seen = max(self._acked.get(partition, 0), self._seen.get(partition, 0))
-        if end < seen:
+            is_behind = end < seen
+        if is_behind:
             # A deposed leader may say so (R26), or it is another topic of that name (R23).
             await self._topic.check_id()
-        self._seen[partition] = max(end, seen)
-        return max(end, seen)
+        end = max(end, seen, self._acked.get(partition, 0))
+        self._seen[partition] = end
+        return end

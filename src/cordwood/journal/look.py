@@ -107,13 +107,8 @@ class Looks:
             try:
                 look = await self._at_fence(key, events_from, events_stop)
             except Trimmed:
-                # The store has passed records that this look wanted from the log, and the log has dropped them.
-                await self._tail.refresh_pointers()
-                start, _ = await self._topic.log(key.partition).bounds()
-                if start > self._tail.pointer(key.partition) + 1:
+                if not await self._has_passed(key.partition):
                     raise
-                # The look's own pin kept the head below the trimmed records: without it the head passes them.
-                self._tail.drop_replicated(key.partition)
             else:
                 if not await self._is_closed_no_more(look):
                     return look
@@ -135,10 +130,24 @@ class Looks:
                 start = self._start(head)
                 row = await self.row(key.id)
                 look = await self._fold(key, head, row, start, head.upper, None)
+            except Trimmed:
+                if await self._has_passed(key.partition):
+                    continue
+                raise
             finally:
                 head.unpin(pinned)
             if not await self._is_closed_no_more(look):
                 return look
+
+    async def _has_passed(self, partition: int) -> bool:
+        """After `Trimmed`: whether the store has all records that the log has dropped, so that a new look finds them."""
+        await self._tail.refresh_pointers()
+        start, _ = await self._topic.log(partition).bounds()
+        if start > self._tail.pointer(partition) + 1:
+            return False
+        # The pin of the look kept the head below the trimmed records: without it the head passes them.
+        self._tail.drop_replicated(partition)
+        return True
 
     def _start(self, head: PartitionHead) -> int:
         """The first offset that a row which is read from now on may lack. A pin may keep older records in the head."""

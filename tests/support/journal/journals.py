@@ -14,6 +14,8 @@ from cordwood.store.opening import open_store
 from cordwood.url import parse_url
 
 TOPIC = "orders"
+AGREE_SECONDS = 0.2
+"""How long a second look waits where a leader may lag: the tests have one server, which does not."""
 
 
 class Clock:
@@ -85,7 +87,7 @@ class Journals:
             **options,
         }
         config = journal_config(parse_url(self.kind.log_url), **arguments)
-        config = replace(config, trim_seconds=trim_seconds)
+        config = replace(config, trim_seconds=trim_seconds, agree_seconds=min(config.agree_seconds, AGREE_SECONDS))
         if clock is not None:
             config = replace(config, now_ms=clock)
         return Journal(
@@ -116,6 +118,12 @@ class Journals:
             await client.close()
         for store in self._stores:
             await store.close()
+
+    async def delete_topics(self) -> None:
+        """Delete what the test has left on a log that other tests use too."""
+        async with cordwood.connect(self.kind.log_url) as client:
+            for topic in await client.topics():
+                await client.delete_topic(topic)
 
 
 def texts(*payloads: str) -> list[Event]:
