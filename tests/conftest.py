@@ -29,6 +29,7 @@ def pytest_configure() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cordwood", "how much is tried")
     group.addoption("--kills", type=int, default=15, help="how often the kill tests kill a writing process (15)")
+    group.addoption("--races", type=int, default=2000, help="how many appends of eight writers race (2000)")
     group.addoption("--seeds", type=int, default=1, help="power cuts by chance at each operation of a history (1)")
     group.addoption("--flips", type=int, default=8, help="flip one of so many bits of a folder; 1 flips all (8)")
 

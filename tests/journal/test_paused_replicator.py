@@ -37,8 +37,9 @@ async def check(journals: Journals, journal: Journal) -> None:
     """The store has what follows from the log, and nothing else."""
     assert rows_of_log(journals) == await rebuilt_rows(journals, segment_size=SEGMENT_SIZE)
     (pointer,) = query(journals, "SELECT offset FROM pointer2")
-    _, end = await (await journals.connect()).log(TOPIC).bounds()
-    assert pointer["offset"] == end - 1
+    async with (await journals.connect()).log(TOPIC).read() as reader:
+        actions = [record.offset async for batch in reader for record in batch if record.key is not None]
+    assert pointer["offset"] >= actions[-1]  # a Mark, which has no key, may follow
 
 
 async def begun(journals: Journals) -> Journal:

@@ -1,47 +1,28 @@
 """Conditional appends race: each number is won once, without lock or service, and all readers agree."""
 
 import asyncio
-import random
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 import cordwood
-from cordwood import Conflict, Event, Journal
+from cordwood import Event
+from cordwood.testing.kafka import Broker
+from tests.support.journal.racing import PARTITIONS, TOPIC, Racer, agree
 
-HANDLES = 8
-KEYS = [f"key-{number}" for number in range(16)]
-APPENDS = 10_000
-
-
-class Racer:
-    def __init__(self, number: int, journal: Journal) -> None:
-        self.number = number
-        self.journal = journal
-        self.chance = random.Random(number)
-        self.won: dict[tuple[str, int], str] = {}
-        self.lost = 0
-
-    async def race(self, tries: int) -> None:
-        positions = dict.fromkeys(KEYS, 0)
-        for number in range(tries):
-            key = self.chance.choice(KEYS)
-            id = f"{self.number}-{number}"
-            try:
-                done = await self.journal.append(key, [Event.text(id)], expected=positions[key], id=id)
-            except Conflict as error:
-                assert error.actual is not None  # noqa: PT017
-                assert error.actual > positions[key]  # noqa: PT017
-                positions[key] = error.actual
-                self.lost += 1
-            else:
-                positions[key] = done.seq_nrs[-1]
-                self.won[key, positions[key]] = id
+WRITERS = 8
+_SECONDS = 240
 
 
-async def test_each_number_is_won_once_by_eight_handles(tmp_path: Path) -> None:
+async def test_each_number_is_won_once_by_eight_handles(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    tries = pytestconfig.getoption("races") // WRITERS
     async with cordwood.connect(f"file:{tmp_path}") as cw:
         # One handle replicates, as the default does; the others only append.
-        racers = [Racer(n, cw.journal("races", partitions=4, replicate=n == 0)) for n in range(HANDLES)]
-        await asyncio.gather(*(racer.race(APPENDS // HANDLES) for racer in racers))
+        racers = [Racer(n, cw.journal(TOPIC, partitions=PARTITIONS, replicate=n == 0)) for n in range(WRITERS)]
+        await asyncio.gather(*(racer.race(tries) for racer in racers))
         won: dict[tuple[str, int], str] = {}
         for racer in racers:
             assert not won.keys() & racer.won.keys()
@@ -52,12 +33,51 @@ async def test_each_number_is_won_once_by_eight_handles(tmp_path: Path) -> None:
         await racers[0].journal.catch_up()
         await agree(racers[1].journal, won)
     async with cordwood.connect(f"file:{tmp_path}") as cw:
-        await agree(cw.journal("races", partitions=4), won)
+        await agree(cw.journal(TOPIC, partitions=PARTITIONS), won)
 
 
-async def agree(journal: Journal, won: dict[tuple[str, int], str]) -> None:
-    found = {(key, event.seq_nr): str(event.payload) for key in KEYS async for event in journal.read(key)}
-    assert found == won
+@pytest.mark.processes
+async def test_each_number_is_won_once_by_eight_processes(
+    kafka: Broker, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    tries = pytestconfig.getoption("races") // WRITERS
+    store = f"sqlite:{tmp_path / 'store.db'}"
+    async with cordwood.connect(kafka.url) as cw:
+        await cw.create_topic(TOPIC, partitions=PARTITIONS)
+        try:
+            won, lost = await _race_of_processes(kafka.url, store, tries)
+            assert lost
+            journal = cw.journal(TOPIC, store=store)
+            await agree(journal, won)
+            await journal.catch_up()
+            await agree(cw.journal(TOPIC, store=store), won)
+        finally:
+            await cw.delete_topic(TOPIC)
+
+
+def _start(number: int, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.support.journal.racing", *arguments[:2], str(number), *arguments[2:]]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+async def _race_of_processes(url: str, store: str, tries: int) -> tuple[dict[tuple[str, int], str], int]:
+    racers = [_start(number, url, store, str(tries)) for number in range(WRITERS)]
+    try:
+        outputs = await asyncio.gather(*(asyncio.to_thread(racer.communicate, timeout=_SECONDS) for racer in racers))
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
+    won: dict[tuple[str, int], str] = {}
+    lost = 0
+    for racer, (output, _) in zip(racers, outputs, strict=True):
+        assert racer.returncode == 0
+        result = json.loads(output)
+        mine = {(key, seq_nr): id for key, seq_nr, id in result["won"]}
+        assert not won.keys() & mine.keys()
+        won.update(mine)
+        lost += result["lost"]
+    return won, lost
 
 
 async def test_appends_without_expected_all_count_in_the_order_of_their_callers(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cordwood import Appended, Conflict, CordwoodError, Event, Journal, Unavailable
-from cordwood.records import Batch
+from cordwood.records import Batch, StoredBatch
 from cordwood.simulation.faulty_log import FAULTS, FaultyEngine
-from cordwood.simulation.memory import MemoryEngine, MemoryLog, MemoryStore
+from cordwood.simulation.memory import MemoryEngine, MemoryLog, MemoryPartitionsReader, MemoryStore
 from tests.support.journal.handles import handle
 
 SEEDS = 40
@@ -140,4 +140,43 @@ async def test_a_record_between_those_of_one_batch_is_seen(tmp_path: Path) -> No
     assert done.seq_nrs == range(3, 4)
     for reader in (journal, rival):
         assert [event.payload async for event in reader.read("b")] == ["first", "rival", "own"]
+        await reader.close()
+
+
+class LateAckLog(MemoryLog):
+    """A log whose ack comes after the record is replicated, and after its writer has looked at the key."""
+
+    rival: Journal
+    replicated: asyncio.Event
+
+    async def append(self, batch: Batch, *, expected: int | None = None, timeout: float | None = None) -> Sequence[int]:
+        offsets = await super().append(batch, expected=expected, timeout=timeout)
+        await self.rival.catch_up()
+        self.replicated.set()
+        await asyncio.sleep(0.2)
+        return offsets
+
+
+class LateReader(MemoryPartitionsReader):
+    """A tail reader that is behind the replicator."""
+
+    async def __anext__(self) -> StoredBatch:
+        await LateAckLog.replicated.wait()
+        return await super().__anext__()
+
+
+class LateAckEngine(MemoryEngine):
+    log_class = LateAckLog
+    partitions_reader_class = LateReader
+
+
+async def test_an_append_that_is_replicated_before_its_ack_is_acked(tmp_path: Path) -> None:
+    store, path = MemoryStore(), tmp_path / "store.db"
+    journal, rival = handle(LateAckEngine(store), path, timeout=5), handle(MemoryEngine(store), path)
+    LateAckLog.rival, LateAckLog.replicated = rival, asyncio.Event()
+    await rival.append("a", [Event.text("first")])
+    done = await journal.append("a", [Event.text("second")], expected=1)
+    assert (done.seq_nrs, done.offset) == (range(2, 3), 1)
+    for reader in (journal, rival):
+        assert [event.payload async for event in reader.read("a")] == ["first", "second"]
         await reader.close()

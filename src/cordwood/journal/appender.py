@@ -518,7 +518,7 @@ class Appender:
             appends.through = None
             self._load(appends)
             return
-        self._decide_below(appends, look.row)
+        self._decide_passed(appends)
         self._number(appends)
         self._rest(appends)
 
@@ -545,8 +545,14 @@ class Appender:
             elif isinstance(record, Control) and not record.future.done():
                 record.future.set_result((offset, acked.timestamp))
         head = self._tail.heads.get(acked.partition)
-        if head is not None and self._tail.feed(acked.partition, batch):
+        if head is None:
+            return
+        if self._tail.feed(acked.partition, batch):
             self._apply_own(head, acked)
+            return
+        for record, _, _, _ in acked.sent:
+            if isinstance(record, PendingAppend):
+                self._decide_passed(record.appends)
 
     def _apply_own(self, head: PartitionHead, acked: Acked) -> None:
         """Decide the appends of a batch that follows all known records: nothing is parsed."""
@@ -631,13 +637,17 @@ class Appender:
             return
         self._resolve(appends, append, appends.state)
 
-    def _decide_below(self, appends: TopicKeyAppends, row: HeadRow | None) -> None:
-        """R21: a record that the store had passed before the look is decided by the event row at its number."""
-        if row is None:
+    def _decide_passed(self, appends: TopicKeyAppends) -> None:
+        """R21: decide the appends whose records the store had passed before the look: no record of the head does.
+
+        Their places are below the state's, and so the event row at their number decides. An ack may come later than
+        that look.
+        """
+        if appends.through is None:
             return
         for append in list(appends.sent.values()):
             assert isinstance(append, PendingAppend)
-            if append.offset is not None and append.offset <= row.offset and append.conditional:
+            if append.conditional and append.offset is not None and append.offset < appends.through:
                 appends.forget(append)
                 self._resolve(appends, append, appends.state)
 

@@ -140,7 +140,7 @@ class Looks:
                 return look
 
     async def _has_passed(self, partition: int) -> bool:
-        """After `Trimmed`: whether the store has all records that the log has dropped, so that a new look finds them."""
+        """After `Trimmed`: whether the store has all records that the log has dropped, and a new look finds them."""
         await self._tail.refresh_pointers()
         start, _ = await self._topic.log(partition).bounds()
         if start > self._tail.pointer(partition) + 1:

@@ -67,7 +67,7 @@ async def main(log_url: str, store_url: str, what: str, topic: str, segment_size
             store=store_url,
             store_config={},
             partitions=1,
-            fence=None,
+            fence="watermark",
             replicate=what == "replicate",
             single_writer=False,
             keep=None,
