@@ -647,7 +647,7 @@ class Journal:
         """
         parts = self._parts
         if parts is None:
-            return JournalStats(0, 0, 0, 0, 0, 0, {}, 0, 0, 0)
+            return JournalStats(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
         done = parts.replicator.stats
         return JournalStats(
             self._appends,
@@ -657,10 +657,17 @@ class Journal:
             parts.tail.kept_bytes,
             parts.appender.keys_known,
             parts.tail.pointers,
+            self._lag(parts),
             done.records,
             done.events,
             done.dead,
         )
+
+    def _lag(self, parts: _Parts) -> dict[int, int]:
+        ends = dict(parts.replicator.stats.ends)
+        for partition, head in parts.tail.heads.items():
+            ends[partition] = max(head.upper, ends.get(partition, 0))
+        return {partition: max(0, end - 1 - parts.tail.pointer(partition)) for partition, end in sorted(ends.items())}
 
     async def close(self) -> None:
         """Finish the appends under way, and close; a second call has no effect."""

@@ -41,6 +41,8 @@ class ReplicatorStats:
     events: int = 0
     dead: int = 0
     pointers: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    """How far it knows the logs."""
 
 
 class Folded(NamedTuple):
@@ -166,13 +168,11 @@ class Replicator:
         await self._load_pointers()
         starts: dict[int, int] = {}
         for partition in range(self._topic.partitions):
-            start, end = await self._topic.log(partition).bounds()
+            start, end = await self._bounds(partition)
             if start > self._next(partition):
                 if not accept_loss:
                     raise self._lost(partition, start)
                 await self._accept_loss(partition, start)
-            if self._next(partition) > end:
-                raise self._recreated(partition, end)
             if self._next(partition) < end:
                 starts[partition], ends[partition] = self._next(partition), end
         if not starts:
@@ -216,18 +216,28 @@ class Replicator:
     async def _follow(self) -> None:
         await self._load_pointers()
         for partition in range(self._topic.partitions):
-            start, end = await self._topic.log(partition).bounds()
+            start, _ = await self._bounds(partition)
             if start > self._next(partition):
                 await self._load_pointers()  # another replicator may have passed, and the log was trimmed
                 if start > self._next(partition):
                     raise self._lost(partition, start)
-            if self._next(partition) > end:
-                raise self._recreated(partition, end)
         starts = {partition: self._next(partition) for partition in range(self._topic.partitions)}
         async with self._topic.read(starts) as reader:
             async for batch in reader:
                 await self._replicate(batch)
                 self._on_round()
+
+    async def _bounds(self, partition: int) -> tuple[int, int]:
+        """The bounds of a log. R23: it ends below the pointer only if a second look agrees, since a leader may lag."""
+        log = self._topic.log(partition)
+        start, end = await log.bounds()
+        if self._next(partition) > end:
+            await asyncio.sleep(self._topic.agree_seconds)
+            start, end = await log.bounds()
+            if self._next(partition) > end:
+                raise self._recreated(partition, end)
+        self.stats.ends[partition] = end
+        return start, end
 
     async def _load_pointers(self) -> None:
         found = await self._topic.store.pointers(self._topic.name)
@@ -241,6 +251,7 @@ class Replicator:
         """Fold and write a batch, in parts within the limits."""
         partition = batch.partition
         assert partition is not None
+        self.stats.ends[partition] = batch.offsets[-1] + 1
         for part in split(batch, BYTES_MAX):
             while len(part):
                 part = part[bisect_left(part.offsets, self._next(partition)) :]

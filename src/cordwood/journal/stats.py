@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class JournalStats:
     """What a journal has done in this process, and what it holds.
 
-    >>> JournalStats(10, 2, 5, 1, 4096, 1, {0: 17}, 9, 36, 0).renumbered
+    >>> JournalStats(10, 2, 5, 1, 4096, 1, {0: 17}, {0: 2}, 9, 36, 0).renumbered
     2
     """
 
@@ -20,6 +20,8 @@ class JournalStats:
     keys_known: int
     pointers: dict[int, int]
     """The highest replicated offset of each partition, as it was last seen."""
+    lag: dict[int, int]
+    """The records of each partition that this process knows of, and the store does not have yet."""
     replicated_records: int
     replicated_events: int
     dead_letters: int

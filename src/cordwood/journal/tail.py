@@ -291,6 +291,8 @@ class Tail:
         """
         await self.refresh_pointers()
         needed = {partition for partition, waiters in self._waiting.items() if waiters} | self._held.keys()
+        # An append under way pins its head: only records that are read decide it.
+        needed |= {partition for partition, head in self._heads.items() if head.pinned}
         for partition in needed & self._heads.keys():
             start, _ = await self._topic.log(partition).bounds()
             if start > self._heads[partition].upper:
