@@ -10,7 +10,7 @@ A key with an append under way keeps its state, and the head of its partition is
 import asyncio
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 
@@ -641,7 +641,7 @@ class Appender:
         """R21: decide the appends whose records the store had passed before the look: no record of the head does.
 
         Their places are below the state's, and so the event row at their number decides. An ack may come later than
-        that look.
+        that look. In a topic that was created again a new record has such a place too: its id tells (R23).
         """
         if appends.through is None:
             return
@@ -649,7 +649,7 @@ class Appender:
             assert isinstance(append, PendingAppend)
             if append.conditional and append.offset is not None and append.offset < appends.through:
                 appends.forget(append)
-                self._resolve(appends, append, appends.state)
+                self._look_for_winner(append, appends.state, self._topic.check_id)
 
     def _resolve(self, appends: TopicKeyAppends, append: PendingAppend, state: HeadRow | None) -> None:
         """A conditional append did not count at its place: was it its own earlier copy that took the number?"""
@@ -659,15 +659,26 @@ class Appender:
         if winner is not None:
             self._settle(append, winner, state)
             return
-        task = self._loop.create_task(self._find_winner(append, state))
+        self._look_for_winner(append, state)
+
+    def _look_for_winner(
+        self, append: PendingAppend, state: HeadRow | None, check: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        if append.future.done():
+            return
+        task = self._loop.create_task(self._find_winner(append, state, check))
         self._deciding.add(task)
         task.add_done_callback(self._deciding.discard)
 
-    async def _find_winner(self, append: PendingAppend, state: HeadRow | None) -> None:
+    async def _find_winner(
+        self, append: PendingAppend, state: HeadRow | None, check: Callable[[], Awaitable[None]] | None
+    ) -> None:
         place = append.place
         actual = seq_nr_of(state)
         winner: str | None = None
         try:
+            if check is not None:
+                await check()
             look = await self.looks.now(place)
             look.check_open(self._topic.name, place.id)
             for action in look.actions:

@@ -318,9 +318,10 @@ class Journal:
             async def purge() -> PurgeReport:
                 look = await parts.looks.before_write(place)
                 if look.state is None:
-                    if wait and (look.row is not None or look.actions):
-                        # Another Purge is in the head: the store may have rows until it is replicated.
-                        await self._until_replicated(parts, place.partition, look.fence - 1)
+                    purges = [at.offset for at in look.actions if type(at.told) is Purge and at.verdict.counted]
+                    if wait and purges:
+                        # The store may have rows until that Purge is replicated. A Mark of the fence comes after it.
+                        await self._until_replicated(parts, place.partition, purges[-1])
                     return PurgeReport(None)
                 offset, timestamp = await self._send_purge(parts, place, look, None)
                 if wait:
