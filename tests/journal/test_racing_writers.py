@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cordwood
-from cordwood import Event
+from cordwood import Appended, Conflict, Event
 from cordwood.testing.kafka import Broker
 from tests.support.journal.racing import PARTITIONS, TOPIC, Racer, agree
 
@@ -34,6 +34,39 @@ async def test_each_number_is_won_once_by_eight_handles(tmp_path: Path, pytestco
         await agree(racers[1].journal, won)
     async with cordwood.connect(f"file:{tmp_path}") as cw:
         await agree(cw.journal(TOPIC, partitions=PARTITIONS), won)
+
+
+async def test_only_one_of_the_appends_with_one_condition_is_written(tmp_path: Path) -> None:
+    async with cordwood.connect(f"file:{tmp_path}") as cw:
+        journal = cw.journal(TOPIC, partitions=1, replicate=False)
+        calls = [journal.append("A", [Event.text(str(n))], expected=0, id=f"id-{n}") for n in range(8)]
+        done, *lost = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(done, Appended)
+        assert done.seq_nrs == range(1, 2)
+        for error in lost:
+            assert isinstance(error, Conflict)
+            assert (error.actual, error.winner, error.outcome) == (1, "id-0", "not_written")
+        assert await cw.log(TOPIC).bounds() == (0, 1)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_the_next_append_takes_the_place_of_one_that_was_given_up(tmp_path: Path, turns: int) -> None:
+    async with cordwood.connect(f"file:{tmp_path}") as cw:
+        journal = cw.journal(TOPIC, partitions=1, replicate=False)
+        await journal.append("other", [Event.empty()])
+        given_up = asyncio.ensure_future(journal.append("A", [Event.text("1")], expected=0, id="given up"))
+        rival = asyncio.ensure_future(journal.append("A", [Event.text("2")], expected=0, id="rival"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        given_up.cancel()
+        async with asyncio.timeout(10):
+            (result,) = await asyncio.gather(rival, return_exceptions=True)
+        if isinstance(result, Conflict):
+            assert result.winner == "given up"
+        else:
+            assert isinstance(result, Appended)
+            assert result.seq_nrs == range(1, 2)
+        assert await journal.pointer("A") == 1
 
 
 @pytest.mark.processes

@@ -306,8 +306,7 @@ class Appender:
         appends = self._appends_of(key)
         self._pending_bytes += append.size
         append.appends = appends
-        appends.add(append)
-        if append.conditional:
+        if appends.add(append):
             try:
                 check_open(appends.state, self._topic.name, key.id)
                 self._send(append)
@@ -335,9 +334,26 @@ class Appender:
 
     def _end(self, append: PendingAppend) -> None:
         self._pending_bytes -= append.size
-        append.appends.forget(append)
-        self._rest(append.appends)
+        appends = append.appends
+        appends.forget(append)
+        if append.conditional:
+            self._send_rival(appends, append)
+        self._rest(appends)
         self._call_next()
+
+    def _send_rival(self, appends: TopicKeyAppends, ended: PendingAppend) -> None:
+        """The ended append was not decided, or its rivals are decided already: then there is none to send."""
+        while (rival := appends.next_rival(ended)) is not None:
+            assert isinstance(rival, PendingAppend)
+            try:
+                check_open(appends.state, self._topic.name, appends.place.id)
+                self._send(rival)
+            except CordwoodError as error:
+                appends.forget(rival)
+                error.outcome = "not_written"
+                rival.fail(error)
+            else:
+                return
 
     async def _room(self) -> None:
         """Backpressure: wait in the order of the calls."""
@@ -526,7 +542,9 @@ class Appender:
         return self._facts[appends.place.partition]
 
     def _fail_all(self, appends: TopicKeyAppends, error: CordwoodError) -> None:
-        for append in [*appends.sent.values(), *appends.waiting]:
+        rivals = [rival for group in appends.rivals.values() for rival in group.values()]
+        appends.rivals.clear()
+        for append in [*appends.sent.values(), *appends.waiting, *rivals]:
             assert isinstance(append, PendingAppend)
             outcome = "unknown" if append.first else "not_written"
             appends.forget(append)
@@ -624,18 +642,26 @@ class Appender:
             return
         append = decision.append
         assert isinstance(append, PendingAppend)
+        rivals = appends.take_rivals(append) if append.conditional else ()
         if isinstance(decision, Won):
-            if not append.future.done():
-                assert appends.state is not None
-                try:
-                    check_open(appends.state, self._topic.name, append.place.id)
-                except Corrupt as error:
-                    # R43: it was sent before its key was looked up. It is in the log, and no ack may say so.
-                    append.fail(copy_for_caller(error, "unknown"))
-                    return
-                append.future.set_result(self._appended(append, decision.offset, append.first, appends.state.life))
+            self._ack(append, decision.offset, appends.state)
+        else:
+            self._resolve(appends, append, appends.state)
+        for rival in rivals:
+            assert isinstance(rival, PendingAppend)
+            self._resolve(appends, rival, appends.state)
+
+    def _ack(self, append: PendingAppend, offset: int, state: HeadRow | None) -> None:
+        if append.future.done():
             return
-        self._resolve(appends, append, appends.state)
+        assert state is not None
+        try:
+            check_open(state, self._topic.name, append.place.id)
+        except Corrupt as error:
+            # R43: it was sent before its key was looked up. It is in the log, and no ack may say so.
+            append.fail(copy_for_caller(error, "unknown"))
+            return
+        append.future.set_result(self._appended(append, offset, append.first, state.life))
 
     def _decide_passed(self, appends: TopicKeyAppends) -> None:
         """R21: decide the appends whose records the store had passed before the look: no record of the head does.
@@ -716,9 +742,10 @@ class Appender:
             self._repeat_result(append, winner.offset, winner.last, winner.life)
             return
         assert append.expected is not None
-        actual = seq_nr_of(state)
         place = append.place
-        append.fail(conflict(self._topic.name, place.id, append.expected, append.life, actual, winner.id))
+        append.future.set_exception(
+            conflict(self._topic.name, place.id, append.expected, append.life, seq_nr_of(state), winner.id)
+        )
 
     def _repeat_result(self, append: PendingAppend, offset: int, last: int, life: str | None) -> None:
         if not append.future.done():

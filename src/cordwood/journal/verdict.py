@@ -4,10 +4,13 @@ The log's order is the referee. The writer numbers an append after the state tha
 record of the key in log order, its own and those of others. A record of an append under way decides it: it has won if
 it counted. An append whose outcome is unknown is sent again, unchanged: whichever copy comes first decides, and no
 later copy can count.
+
+Of several appends of this process with one `expected`, only the first is sent. The others are its rivals: its verdict
+decides them too, and a record that cannot count is never written.
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from cordwood.store import HeadRow
 
@@ -37,6 +40,14 @@ class AppendUnderWay:
         """Where a copy of it was acked; None if no ack came yet."""
 
 
+_Condition: TypeAlias = tuple[int | None, str | None]
+
+
+def _condition(append: AppendUnderWay) -> _Condition:
+    """The state that a conditional append asks for: a number and, of a `Position`, a life."""
+    return append.expected, append.life
+
+
 class Counted(NamedTuple):
     """An Append that counted: the id of the append that took these numbers."""
 
@@ -62,6 +73,8 @@ class Lost(NamedTuple):
 class KeyAppends:
     """The appends of one key: `waiting` have no number yet, `sent` have one and wait for their verdict, in order.
 
+    `rivals` are conditional appends that wait for the verdict of a sent one with the same `expected` and life.
+
     `state` is the key's state as of `through`: all records of the key below that offset are applied.
     """
 
@@ -71,19 +84,53 @@ class KeyAppends:
         """None while the state is not known."""
         self.waiting: deque[AppendUnderWay] = deque()
         self.sent: dict[str, AppendUnderWay] = {}
+        self.rivals: dict[_Condition, dict[str, AppendUnderWay]] = {}
         self._recent: deque[Counted] = deque(maxlen=_RECENT)
 
     @property
     def busy(self) -> bool:
-        return bool(self.sent or self.waiting)
+        return bool(self.sent or self.waiting or self.rivals)
 
-    def add(self, append: AppendUnderWay) -> None:
-        """Take an append of a caller; a conditional one has its number at once."""
-        if append.expected is not None:
-            append.first = append.expected + 1
-            self.sent[append.id] = append
-        else:
+    def add(self, append: AppendUnderWay) -> bool:
+        """Take an append of a caller; True if it is to be sent now: a conditional one without a rival before it."""
+        if append.expected is None:
             self.waiting.append(append)
+            return False
+        rivals = self.rivals.get(_condition(append))
+        if rivals is not None:
+            rivals[append.id] = append
+            return False
+        self._lead(append)
+        return True
+
+    def _lead(self, append: AppendUnderWay) -> None:
+        """Its verdict decides all later appends with its condition."""
+        assert append.expected is not None
+        append.first = append.expected + 1
+        self.sent[append.id] = append
+        self.rivals.setdefault(_condition(append), {})
+
+    def take_rivals(self, decided: AppendUnderWay) -> list[AppendUnderWay]:
+        """The rivals of a conditional append that has won or lost: its number is theirs, and they lose at its place."""
+        rivals = self.rivals.pop(_condition(decided), {})
+        for rival in rivals.values():
+            rival.first = decided.first
+        return list(rivals.values())
+
+    def next_rival(self, ended: AppendUnderWay) -> AppendUnderWay | None:
+        """The rival to send, after a conditional append ended without a verdict; None if another one is under way."""
+        condition = _condition(ended)
+        rivals = self.rivals.get(condition)
+        if rivals is None:
+            return None
+        if any(append.conditional and _condition(append) == condition for append in self.sent.values()):
+            return None
+        if not rivals:
+            del self.rivals[condition]
+            return None
+        rival = rivals.pop(next(iter(rivals)))
+        self._lead(rival)
+        return rival
 
     def number_next(self) -> AppendUnderWay:
         """Give the first waiting append its number, after the last one that was sent."""
@@ -103,16 +150,23 @@ class KeyAppends:
 
     def winner_of(self, number: int) -> Counted | None:
         """The append that took a number, if it is one of the last."""
-        return next((counted for counted in self._recent if counted.first <= number <= counted.last), None)
+        return next((counted for counted in reversed(self._recent) if counted.first <= number <= counted.last), None)
 
     def under_way(self, id: str) -> AppendUnderWay | None:
         """The append with this id, if it is not decided yet."""
-        return self.sent.get(id) or next((append for append in self.waiting if append.id == id), None)
+        if id in self.sent:
+            return self.sent[id]
+        rival = next((rivals[id] for rivals in self.rivals.values() if id in rivals), None)
+        return rival or next((append for append in self.waiting if append.id == id), None)
 
     def forget(self, append: AppendUnderWay) -> None:
         """The caller has given up, or the append was not written: later ones are numbered without it."""
         if self.sent.get(append.id) is append:
             del self.sent[append.id]
+        elif append.conditional:
+            rivals = self.rivals.get(_condition(append), {})
+            if rivals.get(append.id) is append:
+                del rivals[append.id]
         elif append in self.waiting:
             self.waiting.remove(append)
 
