@@ -130,7 +130,8 @@ async def test_every_case_equals_the_model(head_bytes_max: int, tmp_path: Path) 
         assert {id async for id in journal.ids()} == known
         # Another process, which knows nothing from memory, sees the same; so does one that only reads.
         async with cordwood.connect(f"file:{tmp_path}", read_only=True) as other:
-            await together([case.check(other.journal("cases", segment_size=2)) for case in cases[::7]])
+            reading = other.journal("cases", segment_size=2)
+            await together([case.check(reading) for case in cases[::7]])
         await journal.catch_up()
         await together([case.check(journal) for case in cases])
         await together([case.run(journal, [("append", 1)]) for case in cases])
