@@ -1,10 +1,14 @@
 """R44: a snapshot dies with its journal."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from cordwood import Journal, Snapshot, Trimmed
+from cordwood.journal.look import Key, Look, Looks
+from cordwood.journal.snapshots import Snapshots
 from cordwood.store import SnapshotGuard, SnapshotRow
 from tests.support.journal.journals import TOPIC, Clock, Journals, append
 from tests.support.journal.stored_rows import snapshot_numbers
@@ -185,3 +189,53 @@ async def test_a_recovery_never_adds_events_of_another_life(journals: Journals) 
         await journal.catch_up()
         with pytest.raises(Trimmed):
             await anext(aiter(found))
+
+
+async def test_a_recovery_that_a_delete_overtakes_is_trimmed(journals: Journals) -> None:
+    journal = await journals.open()
+    await append(journal, "A", *"12345")
+    await journal.catch_up()
+    async with journal.recover("A") as found:
+        assert found.snapshot is None
+        await journal.save_snapshot("A", 4, b"state")
+        await journal.delete("A", through=4)
+        await journal.catch_up()
+        with pytest.raises(Trimmed) as caught:
+            [event async for event in found]
+        assert caught.value.start == 5
+    assert await recovered(journal, "A") == (4, [5], 5)
+
+
+async def test_a_snapshot_that_replaces_another_during_a_look_is_found(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = await journals.open()
+    await append(journal, "A", *"12345")
+    await journal.save_snapshot("A", 4, b"")
+    await journal.delete("A", through=4)
+    await journal.catch_up()
+    at_fence, other = Looks.at_fence, await journals.open()
+    numbers = iter(range(6, 100))
+
+    async def look_late(self: Looks, key: Key) -> Look:
+        """Another process appends and saves a snapshot between the look and its answer."""
+        look = await at_fence(self, key)
+        with monkeypatch.context() as other_call:
+            other_call.setattr(Looks, "at_fence", at_fence)
+            number = next(numbers)
+            if number < 8:
+                await append(other, "A", str(number))
+                await other.save_snapshot("A", number, b"")
+        return look
+
+    async def rows_late(self: Snapshots, key: Key) -> Sequence[SnapshotRow]:
+        await asyncio.sleep(0.2)
+        return await rows(self, key)
+
+    rows = Snapshots._rows
+    monkeypatch.setattr(Looks, "at_fence", look_late)
+    monkeypatch.setattr(Snapshots, "_rows", rows_late)
+    snapshot, events, end = await recovered(journal, "A")
+    assert snapshot is not None
+    assert end is not None
+    assert events == list(range(snapshot + 1, end + 1))

@@ -4,7 +4,7 @@ The path of one append: it gets its number after the state of its key, goes into
 of that turn of the loop. Its ack brings its offset, the tail reader every record before it. Then `KeyAppends` decides:
 it has won, or it lost and gets the next number, or its caller raises `Conflict`.
 
-A key with an append under way keeps its state, and the head of its partition is pinned: so the verdict can be known.
+A key with an append under way keeps its state, and the head of its partition is held: so the verdict can be known.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,9 +30,9 @@ from cordwood.errors import (
 from cordwood.log.calls.deadline import deadline
 from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.records import StoredBatch
-from cordwood.store import HeadRow
+from cordwood.store import EventPage, EventRow, HeadRow
 
-from .action import Append, Mark
+from .action import Append, Mark, Purge
 from .appended import Appended, Position
 from .event import Event
 from .fence import Fences
@@ -40,6 +41,7 @@ from .head import PartitionHead
 from .header import encode_header
 from .look import Key, Looks, check_open, told_of
 from .outbox import Acked, Outbox, Outgoing
+from .reader import sound_rows
 from .tail import Tail
 from .topic import JournalTopic
 from .value import encode_value
@@ -53,7 +55,20 @@ _FINAL = (Conflict, Corrupt, InvalidInput, NotFound, Trimmed)
 _KEYS_MAX = 10_000
 """The keys whose state stays known after their last append."""
 _SWEEP_SECONDS = 0.25
-"""How often appends that are out of time are looked for."""
+"""How often appends that are out of time are looked for, at least,"""
+_SWEEP_MIN_SECONDS = 0.01
+"""and at most."""
+
+
+class _StoredAppend(NamedTuple):
+    """The append of an event row."""
+
+    id: str | None
+    begins: bool
+    """Whether the row is its first event: then `expected` was the number before it."""
+    last: int
+    partition: int
+    offset: int
 
 
 class PendingAppend(AppendUnderWay, Outgoing):
@@ -174,7 +189,6 @@ class Appender:
         self._loop = asyncio.get_running_loop()
         self._keys: OrderedDict[str, TopicKeyAppends] = OrderedDict()
         self._busy: dict[int, dict[bytes, TopicKeyAppends]] = {}
-        self._pins: dict[int, int] = {}
         self._id_prefix = uuid.uuid4().hex[:16]
         self._id_number = count()
         self._pending_bytes = 0
@@ -248,8 +262,7 @@ class Appender:
         append.appender = self
         append.future.add_done_callback(append.on_done)
         self._undecided.add(append)
-        if self._sweeping is None or timeout < _SWEEP_SECONDS:
-            self._sweeping = self._loop.call_later(min(timeout, _SWEEP_SECONDS), self._sweep)
+        self._sweep_in(timeout)
 
     def _must_wait(self, key: Key, id: str | None) -> bool:
         """Whether the append cannot be put at once."""
@@ -262,6 +275,15 @@ class Appender:
             return True
         return id is not None and appends.under_way(id) is not None
 
+    def _sweep_in(self, seconds: float) -> None:
+        """Look for late appends in so many seconds, or before: there is one timer."""
+        seconds = min(max(seconds, _SWEEP_MIN_SECONDS), _SWEEP_SECONDS)
+        if self._sweeping is not None:
+            if seconds == _SWEEP_SECONDS or self._sweeping.when() <= self._loop.time() + seconds:
+                return
+            self._sweeping.cancel()
+        self._sweeping = self._loop.call_later(seconds, self._sweep)
+
     def _sweep(self) -> None:
         """Fail the appends that are out of time: one timer for all of them."""
         now = self._loop.time()
@@ -269,29 +291,26 @@ class Appender:
             self._on_late(append)
         self._sweeping = None
         if self._undecided:
-            next_until = min(append.until for append in self._undecided)
-            pause = min(max(next_until - now, 0.0), _SWEEP_SECONDS)
-            self._sweeping = self._loop.call_later(pause, self._sweep)
+            self._sweep_in(min(append.until for append in self._undecided) - now)
 
     async def _ready(self, key: Key, id: str, until: float) -> None:
         """Wait for room, for the partition's head, and for an append of this id that is under way."""
         late = f"the append to journal {key.id!r} of {self._topic.name!r} had to wait, and was not sent in its time"
-        if self._pending_bytes >= PENDING_BYTES_MAX or self._line:
-            async with deadline(until - self._loop.time(), lambda: Timeout(late)):
+        async with deadline(until - self._loop.time(), lambda: Timeout(late)):
+            if self._pending_bytes >= PENDING_BYTES_MAX or self._line:
                 await self._room()
-        appends = self._keys.get(key.id)
-        if appends is not None and appends.state is not None and appends.state.closed is not None:
-            async with deadline(until - self._loop.time(), lambda: Timeout(late)):
-                await self._check_still_closed(appends)
-        if appends is not None and (earlier := appends.under_way(id)) is not None:
-            # The same call again, while the first is under way: it finds the result of that one.
-            assert isinstance(earlier, PendingAppend)
-            async with deadline(until - self._loop.time(), lambda: Timeout(late)):
-                await asyncio.wait([earlier.future])
-        # Last: the journal may be closed while the call waits.
-        if key.partition not in self._tail.heads:
-            async with deadline(until - self._loop.time(), lambda: Timeout(late)):
-                await self._tail.head(key.partition)
+            while True:
+                appends = self._keys.get(key.id)
+                if appends is not None and appends.state is not None and appends.state.closed is not None:
+                    await self._check_still_closed(appends)
+                elif appends is not None and (earlier := appends.under_way(id)) is not None:
+                    # The same call again, while the first is under way: it finds the result of that one.
+                    assert isinstance(earlier, PendingAppend)
+                    await asyncio.wait([earlier.future])
+                elif key.partition not in self._tail.heads:
+                    await self._tail.head(key.partition)
+                else:
+                    return
 
     async def _check_still_closed(self, appends: TopicKeyAppends) -> None:
         """R43: raise `Corrupt`, unless an operator has skipped the record that closes the key."""
@@ -461,7 +480,7 @@ class Appender:
             appends.through = None
         busy = self._busy.setdefault(key.partition, {})
         if not busy:
-            self._pins[key.partition] = head.pin()
+            head.held = True
         busy[key.bytes] = appends
         return appends
 
@@ -476,8 +495,10 @@ class Appender:
         return self._apply_head(appends, head)
 
     def _apply_head(self, appends: TopicKeyAppends, head: PartitionHead) -> bool:
-        """Apply the key's records that the head has after its state; False if one of them is not kept."""
+        """Apply the key's records that the head has after its state; False if one of them is not kept, or dropped."""
         assert appends.through is not None
+        if head.lower > appends.through:
+            return False
         for offset in head.offsets_of(appends.place.bytes, appends.through):
             record = head.record(offset)
             if record is None:
@@ -489,7 +510,7 @@ class Appender:
         return True
 
     def _rest(self, appends: TopicKeyAppends) -> None:
-        """The key has nothing under way: unpin the head with the last such key of the partition."""
+        """The key has nothing under way: release the head with the last such key of the partition."""
         if appends.busy:
             return
         place = appends.place
@@ -501,7 +522,7 @@ class Appender:
         if appends.through is not None and head is not None:
             appends.through = head.upper
         if not busy and head is not None:
-            head.unpin(self._pins.pop(place.partition))
+            head.held = False
             self._tail.drop_replicated(place.partition)
         while len(self._keys) > _KEYS_MAX:
             oldest = next(iter(self._keys))
@@ -707,27 +728,27 @@ class Appender:
                 await check()
             look = await self.looks.now(place)
             look.check_open(self._topic.name, place.id)
+            row = look.row
             for action in look.actions:
                 told = action.told
-                if type(told) is Append and action.verdict.counted and told.first <= append.first <= told.last:
+                if not action.verdict.counted:
+                    continue
+                if type(told) is Purge:
+                    row = winner = None  # R21: a Purge ends the promise for an id
+                elif type(told) is Append and told.first <= append.first <= told.last:
                     winner = told.id
                     if told.id == append.id and told.expected == append.expected:
                         assert action.verdict.state is not None
                         life = action.verdict.state.life
                         self._repeat_result(append, action.offset, told.last, life)
                         return
-            row = look.row
             if winner is None and row is not None and (row.delete_to or 0) < append.first <= row.seq_nr:
-                page = await self._topic.store.events(
-                    self._topic.name, place.id, row, append.first, append.first + append.count + 1
-                )
-                rows = [event for event in page.rows if event.life in (None, row.life)]
-                if rows and rows[0].seq_nr == append.first:
-                    winner = append_id_of(rows[0].metadata)
-                    first = rows[0]
-                    if winner == append.id or (first.partition, first.offset) == (place.partition, append.offset):
-                        same = [event.seq_nr for event in rows if event.offset == first.offset]
-                        self._repeat_result(append, first.offset, same[-1], row.life)
+                stored = await self._stored_append(place, row, append.first)
+                if stored is not None:
+                    winner = stored.id
+                    own = (place.partition, append.offset) == (stored.partition, stored.offset)
+                    if own or (stored.id == append.id and stored.begins):
+                        self._repeat_result(append, stored.offset, stored.last, row.life)
                         return
             actual = seq_nr_of(look.state)
         except CordwoodError as error:
@@ -735,6 +756,29 @@ class Appender:
             return
         assert append.expected is not None
         append.fail(conflict(self._topic.name, place.id, append.expected, append.life, actual, winner))
+
+    async def _stored_append(self, place: Key, row: HeadRow, number: int) -> "_StoredAppend | None":
+        """The append that wrote the event of this number, by the rows of the store; None if the row is gone."""
+        before: int | None = None
+        found: EventRow | None = None
+        last = number
+        start: int | None = max(number - 1, (row.delete_to or 0) + 1)
+        while start is not None:
+            page = await self._topic.store.events(self._topic.name, place.id, row, start, row.seq_nr + 1)
+            for event in sound_rows(page.rows, row.life, start):
+                if event.seq_nr < number:
+                    before = event.offset
+                elif found is None and event.seq_nr == number:
+                    found = event
+                elif found is not None and event.offset == found.offset:
+                    last = event.seq_nr
+                else:
+                    page = EventPage((), None)
+                    break
+            start = page.next
+        if found is None:
+            return None
+        return _StoredAppend(append_id_of(found.metadata), found.offset != before, last, found.partition, found.offset)
 
     def _settle(self, append: PendingAppend, winner: Counted, state: HeadRow | None) -> None:
         """The append that took the number is known: it is an earlier copy, or a rival."""

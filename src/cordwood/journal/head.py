@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from cordwood.records import StoredBatch, StoredRecord
 
 _COMPACT_MIN = 10_000
+_HELD_MIN = 8_192
+"""A head that is held drops so many records at once: the states that the writer knows stay valid for as long."""
 
 
 class KeptBytes:
@@ -59,6 +61,8 @@ class PartitionHead:
         self._lasts: list[int] = []  # the last offset of each batch
         self._forgotten = 0  # the first batches of the two lists, already dropped
         self._pins: dict[int, int] = {}
+        self.held = False
+        """Whether every record that comes is needed: an append under way waits for its verdict."""
 
     def feed(self, batch: StoredBatch) -> StoredBatch:
         """Take the records at and above `upper`, and return them; those below are known already."""
@@ -123,7 +127,7 @@ class PartitionHead:
 
     @property
     def pinned(self) -> bool:
-        return bool(self._pins)
+        return self.held or bool(self._pins)
 
     def pin(self) -> int:
         """Keep all records from `lower` on until `unpin`; the offset to unpin."""
@@ -141,6 +145,10 @@ class PartitionHead:
         """Forget the records below this offset, which the store has, unless they are pinned."""
         if self._pins:
             offset = min(offset, min(self._pins))
+        if self.held:
+            offset = min(offset, self.upper)
+            if offset - self.lower < _HELD_MIN:
+                return
         if offset <= self.lower:
             return
         # Offsets below `lower` stay in the arrays until they are many: to find each would cost a step a record.

@@ -503,12 +503,12 @@ class Journal:
 
     async def _recover(self, key: Key) -> tuple[Snapshot | None, EventReader]:
         parts, place = await self._read_parts(key.id)
-        look = await parts.looks.at_fence(place)
-        snapshot = await parts.snapshots.of(place, look)
+        look, snapshot = await parts.snapshots.at_fence(place)
         start = 1 if snapshot is None else snapshot.seq_nr + 1
         reader = EventReader(parts.source, place, start, None, None)
-        # Events of another life do not follow this snapshot: the reader never starts over.
-        await reader._begin_at(look, continues=snapshot is not None)
+        # The reader never starts over: events of another life, or of a later Delete, do not follow this snapshot, and
+        # not the start without one either.
+        await reader._begin_at(look, continues=True)
         return snapshot, reader
 
     # --- replication

@@ -207,7 +207,7 @@ class Looks:
         if start is None:
             return await self.row(key.id), None
         return await self._topic.store.first_events(
-            self._topic.name, key.id, start, SEQ_NR_MAX if stop is None else stop
+            self._topic.name, key.id, start, SEQ_NR_MAX + 1 if stop is None else stop
         )
 
     async def _fold(

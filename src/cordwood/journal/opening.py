@@ -13,6 +13,8 @@ from .journal import JournalConfig
 
 _AGREE_SECONDS = 3.0
 SEGMENT_SIZE_MIN = 2
+_KEEP_MAX = timedelta(days=36_500)
+"""A hundred years: the times that follow from it stay within what a date can say."""
 
 
 def journal_config(
@@ -46,6 +48,8 @@ def journal_config(
         raise TypeError(f"keep is a timedelta or None, not {type(keep).__name__}")
     if keep is not None and keep < timedelta(0):
         raise InvalidInput(f"keep is {keep}: it cannot be negative")
+    if keep is not None and keep > _KEEP_MAX:
+        raise InvalidInput(f"keep is {keep}, over the limit of {_KEEP_MAX}: None keeps all records")
     return JournalConfig(
         store=store,
         store_config=store_config,

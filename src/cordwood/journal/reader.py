@@ -51,8 +51,9 @@ class EventReader:
     ) -> None:
         self._source = source
         self._key = key
+        self._start = start
         self._next = start
-        self._stop = SEQ_NR_MAX if stop is None else stop
+        self._stop = SEQ_NR_MAX + 1 if stop is None else stop
         self._until_ms = None if until is None else (until - EPOCH) // _MILLISECOND
         self._ready: deque[StoredEvent] = deque()
         self._begun = False
@@ -196,8 +197,14 @@ class EventReader:
                 " read it anew",
                 start=first,
             )
-        self._begun = False
+        self._start_over()
         return False
+
+    def _start_over(self) -> None:
+        """Nothing was returned yet: take another look, also at numbers that an earlier life had deleted."""
+        self._begun = False
+        self._next = self._start
+        self._page, self._head = None, deque()
 
     async def _next_of_head(self) -> None:
         """Decode the events of the next records of the head."""
@@ -226,10 +233,13 @@ class EventReader:
                 " read: read it anew",
                 start=deleted + 1,
             )
+        if not same:
+            self._start_over()
+            return
         # The read ends where the journal ended at its first step.
-        self._stop = min(self._stop, position.seq_nr + 1) if same else self._stop
+        self._stop = min(self._stop, position.seq_nr + 1)
         await self._take_first(look)
-        self._position = position if same else self._position
+        self._position = position
 
     def _put(self, rows: Sequence[EventRow]) -> None:
         """Make the events of these rows ready, up to the reader's end."""

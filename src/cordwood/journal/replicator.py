@@ -129,6 +129,7 @@ class Replicator:
         self._pointers: dict[int, int | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._failure: CordwoodError | None = None
+        self._pause = _RETRY_SECONDS[0]
         self.stats = ReplicatorStats()
 
     def add(self, done: ReplicatorStats) -> None:
@@ -186,7 +187,6 @@ class Replicator:
                 await self._write(partition, end - 1, [], [])
 
     async def _run(self) -> None:
-        pause = _RETRY_SECONDS[0]
         while True:
             try:
                 await self._follow()
@@ -206,12 +206,10 @@ class Replicator:
                     else Unavailable(f"replicating {self._topic.name!r} failed: {error!r}", reason=reason_of(error))
                 )
                 _LOGGER.warning(
-                    "the replicator of %r failed, and tries again in %g s: %s", self._topic.name, pause, failure
+                    "the replicator of %r failed, and tries again in %g s: %s", self._topic.name, self._pause, failure
                 )
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _RETRY_SECONDS[1])
-            else:
-                pause = _RETRY_SECONDS[0]
+                await asyncio.sleep(self._pause)
+                self._pause = min(2 * self._pause, _RETRY_SECONDS[1])
 
     async def _follow(self) -> None:
         await self._load_pointers()
@@ -225,6 +223,7 @@ class Replicator:
         async with self._topic.read(starts) as reader:
             async for batch in reader:
                 await self._replicate(batch)
+                self._pause = _RETRY_SECONDS[0]
                 self._on_round()
 
     async def _bounds(self, partition: int) -> tuple[int, int]:

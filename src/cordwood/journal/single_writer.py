@@ -68,7 +68,11 @@ class SingleWriter:
                     actual=known,
                     outcome="not_written",
                 )
-            payload_type, value = encode_value(events, first, expire_after, metadata)
+            try:
+                payload_type, value = encode_value(events, first, expire_after, metadata)
+            except CordwoodError as error:
+                error.outcome = "not_written"
+                raise
             action = Append(first, first + len(events) - 1, payload_type, self._origin, self._version)
             pairs = [(name, text.encode()) for name, text in headers.items()]
             sent = True
@@ -79,6 +83,8 @@ class SingleWriter:
             except CordwoodError as error:
                 if error.outcome == "not_written":
                     self._unsure.discard(key.id)
+                else:
+                    error.outcome = "unknown"  # the record may be in the log
                 raise
             self._unsure.discard(key.id)
             return done

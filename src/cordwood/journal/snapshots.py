@@ -1,5 +1,7 @@
 """Snapshots of journals: they belong to a life, and die with it (R44)."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -49,19 +51,29 @@ class Snapshots:
             )
 
     async def load(self, key: Key) -> Snapshot | None:
-        return await self.of(key, await self._looks.at_fence(key))
+        _, snapshot = await self.at_fence(key)
+        return snapshot
 
-    async def of(self, key: Key, look: Look) -> Snapshot | None:
-        """The newest snapshot of the life that this look saw, at or below its seq_nr."""
+    async def at_fence(self, key: Key) -> tuple[Look, Snapshot | None]:
+        """A look as of a read fence, and the newest snapshot of the life that it saw, at or below its seq_nr.
+
+        Events after the snapshot are deleted only if their caller deleted them without a newer snapshot: one that was
+        saved while the look was taken is found by another look.
+        """
+        look, rows = await asyncio.gather(self._looks.at_fence(key), self._rows(key))
+        snapshot = _newest(rows, look)
+        while not _is_whole(look, rows, snapshot):
+            before = await self._rows(key)
+            look = await self._looks.at_fence(key)
+            rows = await self._rows(key)
+            snapshot = _newest(rows, look)
+            if rows == before:
+                break  # these are the snapshots as of the read fence
         look.check_open(self._topic.name, key.id)
-        state = look.state
-        if state is None or not exists(state):
-            return None
-        for row in await self._topic.store.snapshots(self._topic.name, key.id):
-            if row.life == state.life and row.seq_nr <= seq_nr_of(state):
-                when = datetime.fromtimestamp(row.timestamp / 1000, UTC)
-                return Snapshot(row.seq_nr, row.payload, when)
-        return None
+        return look, snapshot
+
+    async def _rows(self, key: Key) -> Sequence[SnapshotRow]:
+        return await self._topic.store.snapshots(self._topic.name, key.id)
 
     async def delete(self, key: Key, through: int) -> None:
         look = await self._looks.before_write(key)
@@ -69,3 +81,19 @@ class Snapshots:
         if state is not None and state.life is not None:
             guard = SnapshotGuard(key.partition, look.fence)
             await self._topic.store.delete_snapshots(self._topic.name, key.id, state.life, through, guard)
+
+
+def _newest(rows: Sequence[SnapshotRow], look: Look) -> Snapshot | None:
+    state = look.state
+    if state is None or not exists(state):
+        return None
+    for row in rows:
+        if row.life == state.life and row.seq_nr <= seq_nr_of(state):
+            return Snapshot(row.seq_nr, row.payload, datetime.fromtimestamp(row.timestamp / 1000, UTC))
+    return None
+
+
+def _is_whole(look: Look, rows: Sequence[SnapshotRow], snapshot: Snapshot | None) -> bool:
+    """Whether all events after the snapshot are there, without a look at how snapshots changed meanwhile."""
+    deleted = 0 if look.state is None else look.state.delete_to or 0
+    return not rows and not deleted if snapshot is None else snapshot.seq_nr >= deleted

@@ -186,8 +186,8 @@ class KeyAppends:
         if verdict.counted:
             # Whichever copy of it: the others name a number that is taken now.
             won = append or self.under_way(told.id)
-            if won is None:
-                return None
+            if won is None or (won.conditional and won.expected != told.expected):
+                return None  # of another writer, or of another call that has the same id and another condition
             self.forget(won)
             won.first = told.first
             return Won(won, offset)

@@ -1,0 +1,82 @@
+"""R21: the id of an append, when it is used again: after replication, at once, with another condition, after a Purge."""
+
+import asyncio
+
+import pytest
+
+from cordwood import Conflict, Event
+from tests.support.journal.journals import Journals, append
+
+
+async def test_the_result_of_a_large_append_is_repeated_whole(journals: Journals) -> None:
+    journal = await journals.open()
+    events = [Event.binary(b"x" * 300_000)] * 5  # over a page of the store
+    first = await journal.append("A", events, expected=0, id="command")
+    await append(journal, "A", "after")
+    await journal.catch_up()
+    again = await (await journals.open()).append("A", events, expected=0, id="command")
+    assert again == first
+    assert again.seq_nrs == range(1, 6)
+
+
+async def test_calls_at_once_with_one_id_and_no_condition_are_appends_of_their_own(journals: Journals) -> None:
+    journal = await journals.open()
+    calls = [journal.append("A", [Event.json(number)], id="X") for number in range(5)]
+    done = await asyncio.gather(*calls)
+    assert [appended.seq_nrs for appended in done] == [range(number, number + 1) for number in range(1, 6)]
+    async with journal.read("A") as reader:
+        assert [(event.seq_nr, event.payload) async for event in reader] == [(n + 1, n) for n in range(5)]
+
+
+async def test_calls_at_once_with_one_id_and_one_condition_are_one_append(journals: Journals) -> None:
+    journal = await journals.open()
+    calls = [journal.append("A", [Event.json(0)], expected=0, id="X") for _ in range(5)]
+    done = await asyncio.gather(*calls)
+    assert {appended.seq_nrs for appended in done} == {range(1, 2)}
+    assert await journal.pointer("A") == 1
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+async def test_another_condition_is_another_append(journals: Journals, replicate: bool) -> None:
+    journal, other = await journals.open(), await journals.open()
+    await append(journal, "A", "1")
+    await other.pointer("A")
+    done = await journal.append("A", [Event.json("2"), Event.json("3")], expected=1, id="X")
+    if replicate:
+        await journal.catch_up()
+    # 2 is a number of that append, and not the one that it began after.
+    for expected in (2, 7):
+        for handle in (journal, other):
+            with pytest.raises(Conflict) as caught:
+                await handle.append("A", [Event.json("2")] * 2, expected=expected, id="X")
+            assert caught.value.actual == 3
+    assert await other.append("A", [Event.json("2"), Event.json("3")], expected=1, id="X") == done
+
+
+async def test_racing_calls_with_one_id_and_two_conditions(journals: Journals) -> None:
+    journal, other = await journals.open(), await journals.open()
+    await append(journal, "A", "1")
+    await other.pointer("A")
+    done, refused = await asyncio.gather(
+        journal.append("A", [Event.json("2")] * 2, expected=1, id="X"),
+        other.append("A", [Event.json("2")] * 2, expected=7, id="X"),
+        return_exceptions=True,
+    )
+    assert not isinstance(done, BaseException)
+    assert done.seq_nrs == range(2, 4)
+    assert isinstance(refused, Conflict)
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+async def test_a_purge_ends_the_promise_for_an_id(journals: Journals, replicate: bool) -> None:
+    journal = await journals.open()
+    await append(journal, "A", *"12345")
+    await journal.append("A", [Event.json("6")], expected=5, id="X")
+    await journal.catch_up()
+    await journal.purge("A")
+    await append(journal, "A", "new")
+    if replicate:
+        await journal.catch_up()
+    with pytest.raises(Conflict) as caught:
+        await (await journals.open()).append("A", [Event.json("6")], expected=5, id="X")
+    assert caught.value.actual == 1
