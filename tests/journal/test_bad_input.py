@@ -183,6 +183,9 @@ async def test_an_append_of_a_single_writer_takes_no_condition(journals: Journal
     for number in (0, 2**63):
         with pytest.raises(InvalidInput, match=f"seq_nr is {number}: it is from 1 to {MAX}"):
             await append(journal, "A", "1", seq_nr=number)
+    with pytest.raises(InvalidInput, match=f"2 events from number {MAX}") as beyond:
+        await append(journal, "A", "1", "2", seq_nr=MAX)
+    assert beyond.value.outcome == "not_written"
     await append(journal, "A", "1", seq_nr=5)
     with pytest.raises(Conflict, match="is at 5, and seq_nr is 5: use 6") as conflict:
         await append(journal, "A", "again", seq_nr=5)
@@ -216,6 +219,7 @@ OPENINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a segment of one": ({"segment_size": 1}, "segment_size is 1: it is at least 2"),
     "a negative limit": ({"head_bytes_max": -1}, "head_bytes_max is -1"),
     "a negative keep": ({"keep": timedelta(days=-1)}, "keep is -1 day"),
+    "a keep beyond all dates": ({"keep": timedelta.max}, "over the limit of 36500 days"),
     "a fence of no kind": ({"fence": "lock"}, 'fence is \'lock\': it is "mark" or "watermark"'),
     "a store of no scheme": ({"store": "store.db"}, "'store.db' is no store"),
     "a store of an unknown scheme": ({"store": "mysql://x"}, "the scheme 'mysql' is unknown"),
@@ -487,6 +491,15 @@ async def test_the_sqlite_file_of_another_program_is_corrupt(journals: Journals,
 
 
 # --- no error
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+async def test_the_last_number_of_all_is_read(journals: Journals, replicate: bool) -> None:
+    journal = await journals.open(single_writer=True)
+    await append(journal, "A", "last", seq_nr=MAX)
+    if replicate:
+        await journal.catch_up()
+    assert [event.seq_nr async for event in journal.read("A")] == [MAX]
 
 
 @pytest.mark.parametrize("replicate", [False, True])

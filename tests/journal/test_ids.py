@@ -1,4 +1,4 @@
-"""R21: the id of an append, when it is used again: after replication, at once, with another condition, after a Purge."""
+"""R21: an id that is used again: after replication, at once, with another condition, after a Purge."""
 
 import asyncio
 

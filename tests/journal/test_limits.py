@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood import Batch, Event
+from cordwood import Batch, Event, Unavailable
 from cordwood.journal import appender, tail
 from cordwood.simulation.memory import MemoryEngine, MemoryStore
 from tests.support.journal.handles import handle
@@ -91,4 +91,39 @@ async def test_foreign_records_of_other_kinds_disturb_no_journal(tmp_path: Path)
     await journal.catch_up()
     assert [event.payload async for event in journal.read("a")] == ["1", "2"]
     assert await journal.dead_letters() == []
+    await journal.close()
+
+
+async def test_short_timeouts_share_one_timer(tmp_path: Path) -> None:
+    journal = handle(MemoryEngine(MemoryStore()), tmp_path / "store.db")
+    await journal.append("key", [Event.empty()])
+    loop = asyncio.get_running_loop()
+    parts = await journal._open()
+    for _ in range(50):
+        await asyncio.gather(*(journal.append("key", [Event.empty()], timeout=0.2) for _ in range(8)))
+    sweeps = [timer for timer in loop._scheduled if timer._callback == parts.appender._sweep]  # type: ignore[attr-defined]
+    assert len([timer for timer in sweeps if not timer.cancelled()]) == 1
+    await journal.close()
+
+
+async def test_the_pause_of_the_replicator_begins_anew_after_a_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = handle(MemoryEngine(MemoryStore()), tmp_path / "store.db", replicate=True)
+    done = await journal.append("key", [Event.empty()])
+    await journal.wait_replicated(done)
+    parts = await journal._open()
+    store, pauses = parts.topic.store, set()
+    write = store.write
+    for _ in range(3):
+
+        async def fail(changes: object) -> bool:
+            monkeypatch.setattr(store, "write", write)
+            raise Unavailable("locked for a moment", reason="busy")
+
+        monkeypatch.setattr(store, "write", fail)
+        done = await journal.append("key", [Event.empty()])
+        await journal.wait_replicated(done)
+        pauses.add(parts.replicator._pause)
+    assert pauses == {0.1}
     await journal.close()

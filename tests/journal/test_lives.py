@@ -1,11 +1,14 @@
 """R40: a life has a name, and Delete, Purge and Position of another life change nothing."""
 
+from typing import Any
+
 import pytest
 
 from cordwood import Conflict, Journal, Position
 from cordwood.journal.action import Append, Delete, Purge
 from cordwood.journal.header import encode_header
 from cordwood.journal.value import encode_value
+from cordwood.store import EventPage, HeadRow
 from tests.support.journal.journals import Journals, append, put, read_texts, texts
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row, places
@@ -178,3 +181,27 @@ async def test_repeated_deletes_and_purges_change_nothing_more(journals: Journal
     assert await journal.pointer("A") is None
     await journal.catch_up()
     assert head_row(journals, "A") is None
+
+
+async def test_a_read_that_starts_over_reads_a_new_life_from_its_start(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = await journals.open()
+    await append(journal, "A", *"12345")
+    await journal.delete("A", through=2)
+    await journal.catch_up()
+    store = (await journal._open()).topic.store
+    first_events = store.first_events
+
+    async def purge_between(*arguments: Any) -> tuple[HeadRow | None, EventPage | None]:
+        """A Purge and a new life come between the head row and the event rows."""
+        monkeypatch.setattr(store, "first_events", first_events)
+        row, _ = await first_events(*arguments)
+        await journal.purge("A")
+        await append(journal, "A", *"abc")
+        await journal.catch_up()
+        return row, EventPage((), None)
+
+    monkeypatch.setattr(store, "first_events", purge_between)
+    async with journal.read("A") as reader:
+        assert [event.payload async for event in reader] == ["a", "b", "c"]

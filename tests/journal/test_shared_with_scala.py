@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cordwood import Conflict, Event, Journal
+from cordwood import Conflict, Event, Journal, Unavailable
+from cordwood.journal.tail import Tail
 from cordwood.simulation.faulty_log import FaultyEngine
 from tests.support.journal.journals import TOPIC, Journals, append, read, read_texts
 from tests.support.journal.scala_peer import ScalaPeer
@@ -43,6 +44,22 @@ async def test_the_writer_moves_at_every_append(journals: Journals, fence: str) 
         await peer.append("A", [number + 1])
     assert list(await read_texts(journal, "A")) == list(range(1, 21))
     assert list(await peer.read("A")) == list(range(1, 21))
+
+
+async def test_an_append_that_cannot_be_checked_has_an_unknown_outcome(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = await shared(journals)
+    await append(journal, "A", "1")
+
+    async def fail(self: Tail, partition: int, offset: int) -> None:
+        raise Unavailable("the tail reader failed", reason="failed")
+
+    with monkeypatch.context() as failing, pytest.raises(Unavailable) as caught:
+        failing.setattr(Tail, "reach", fail)
+        await append(journal, "A", "2")
+    assert caught.value.outcome == "unknown"
+    assert await journal.pointer("A") == 2
 
 
 async def test_scala_reads_what_we_write(journals: Journals) -> None:
