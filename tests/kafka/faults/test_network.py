@@ -27,7 +27,7 @@ def far() -> Iterator[Proxy]:
 
 @pytest.fixture
 async def cw(far: Proxy) -> AsyncIterator[Client]:
-    async with cordwood.connect(f"kafka://{far.address}", timeout=9) as cw:
+    async with cordwood.connect(f"kafka://{far.address}", timeout=15) as cw:
         yield cw
 
 
