@@ -19,7 +19,7 @@ async def test_the_result_of_a_large_append_is_repeated_whole(journals: Journals
     assert again.seq_nrs == range(1, 6)
 
 
-async def test_calls_at_once_with_one_id_and_no_condition_are_appends_of_their_own(journals: Journals) -> None:
+async def test_calls_at_once_with_one_id_and_no_condition_all_append(journals: Journals) -> None:
     journal = await journals.open()
     calls = [journal.append("A", [Event.json(number)], id="X") for number in range(5)]
     done = await asyncio.gather(*calls)
