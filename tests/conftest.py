@@ -13,6 +13,7 @@ pytest_plugins = [
     "cordwood.testing.kafka.fixtures",
     "tests.support.surroundings",
     "tests.support.golden",
+    "tests.support.spark.session",
 ]
 
 # A slow or busy machine is no failure.

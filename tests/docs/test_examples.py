@@ -16,13 +16,14 @@ from tests.support.docs.pages import ROOT, blocks, page, promised
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 # The classes of docs/testing.md are run by tests/conformance, as the suites that they are, the pages about Spark by
-# tests/spark, which has a session, and docs/kafka.md by tests/kafka, which has a broker.
+# tests/spark and tests/pipeline, which have a session, and docs/kafka.md by tests/kafka, which has a broker.
 ELSEWHERE = {
     "docs/testing.md",
     "docs/spark.md",
     "docs/spark-writing.md",
     "docs/howto-spark-plot.md",
     "docs/kafka.md",
+    "docs/pipeline.md",
 }
 WITH_CODE = [name for name in PAGES if blocks(page(name), "python") and name not in ELSEWHERE]
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tests: starting one takes longer than most of them."""
+"""A folder or a broker beside Spark, and reads by nothing but Spark's own calls."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -9,18 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
-from cordwood import pipeline
-from cordwood.testing.kafka import Broker, spark_jars
-from tests.support.spark.queries import SETTINGS
+from cordwood.testing.kafka import Broker
 
 Load: TypeAlias = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = pipeline.session("local[2]", {**SETTINGS, "spark.jars": spark_jars()})
-    yield session
-    session.stop()
 
 
 @pytest.fixture

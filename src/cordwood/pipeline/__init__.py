@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
-__all__ = ["read", "read_stream", "register", "session"]
+__all__ = ["actions", "read", "read_stream", "register", "session", "wal_records"]
 
 
 def read(
@@ -77,6 +77,43 @@ def register(spark: "SparkSession") -> None:
     from .datasource import CordwoodSource
 
     spark.dataSource.register(CordwoodSource)
+
+
+def actions(df: "DataFrame") -> "DataFrame":
+    """The records of journal topics as rows: id, action, from, to, expected, events, metadata, expire_after, place.
+
+    `df` is any frame with the columns of Spark's Kafka source and `headers`, batch or stream. Each record is one row. A
+    record that cannot be decoded has an `error`; one that is none of a journal's has no `action`. The rows say what was
+    asked, not what counts. The frame is a snapshot of its first action, as `df` is.
+
+    ```python
+    records = pipeline.read(spark, "file:./data", "orders", includeHeaders=True)
+    pipeline.actions(records).groupBy("action").count().show()
+    ```
+    """
+    require_pyspark()
+    from .frames.actions import actions
+
+    return actions(df)
+
+
+def wal_records(df: "DataFrame", codec: str = "cordwood") -> "DataFrame":
+    """The records of a region's data log as rows: owner, table, first, count, payloads, place, error.
+
+    `df` is any frame with the columns of Spark's Kafka source, batch or stream. Each record is one row, as it is
+    stored: records of fenced owners and deleted entries are among them. An owner record has its own offset as `owner`,
+    and no table. A record that cannot be decoded has an `error`. The frame is a snapshot of its first action, as `df`
+    is.
+
+    ```python
+    records = pipeline.read(spark, "file:./data", "metrics_data_7")
+    pipeline.wal_records(records).groupBy("table").count().show()
+    ```
+    """
+    require_pyspark()
+    from .frames.wal_records import wal_records
+
+    return wal_records(df, codec)
 
 
 def _texts(url: str | os.PathLike[str], topic: str | Sequence[str], options: Mapping[str, Option]) -> dict[str, str]:

@@ -21,6 +21,8 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Spark's own bound is 10,000 rows, which may be 20 GB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
 }
 
 
@@ -53,7 +55,7 @@ def require_pyspark() -> None:
 
 def pyspark_problem() -> str | None:
     """The missing part of the extra, in one line; None if it is complete."""
-    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if not missing:
         return None
     return f"Spark needs {' and '.join(missing)}, not installed here: pip install 'cordwood[spark]'"

@@ -40,6 +40,9 @@ class EntryCodec(Protocol):
     table_max: int
     """The largest id of a table that its records can have."""
 
+    def region_of_key(self, key: bytes) -> int:
+        """The region that a key names, unchecked; 0 where keys name none."""
+
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> EntryKey: ...
     def decode_payload(self, value: Buffer, log: str, offset: int) -> memoryview: ...
     def decode_meta(self, key: bytes, value: Buffer, region: int, log: str, offset: int) -> Iterable[Known]: ...

@@ -32,6 +32,9 @@ class HoraeDbCodec:
 
     table_max = ID_MAX
 
+    def region_of_key(self, key: bytes) -> int:
+        return int.from_bytes(key[1:9])
+
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> EntryKey:
         check_key_length(key, _ENTRY_KEY.size, log, offset)
         namespace, of_region, table, sequence, version = _ENTRY_KEY.unpack(key)

@@ -198,7 +198,7 @@ class ReadingFormat:
     only_reads = True
 
     def __init__(self, codec: EntryCodec) -> None:
-        self._codec = codec
+        self.codec = codec
         self.table_max = codec.table_max
 
     async def read(self, logs: RegionLogs) -> OpenRegion:
@@ -209,4 +209,4 @@ class ReadingFormat:
         raise NotImplementedError("a format that only reads")
 
     def _logs(self, logs: RegionLogs) -> tuple[EntrywiseLog, EntrywiseMeta]:
-        return EntrywiseLog(logs.data, logs.region, self._codec), EntrywiseMeta(logs.meta, logs.region, self._codec)
+        return EntrywiseLog(logs.data, logs.region, self.codec), EntrywiseMeta(logs.meta, logs.region, self.codec)

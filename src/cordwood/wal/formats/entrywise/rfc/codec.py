@@ -30,6 +30,9 @@ class RfcCodec:
 
     table_max = TABLE_MAX
 
+    def region_of_key(self, key: bytes) -> int:
+        return 0
+
     def decode_key(self, key: bytes, region: int, log: str, offset: int) -> EntryKey:
         check_key_length(key, KEY_BYTES, log, offset)
         version, table, sequence, is_start = _ENTRY_KEY.unpack(key)

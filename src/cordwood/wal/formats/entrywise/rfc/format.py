@@ -29,7 +29,7 @@ class RfcFormat(ReadingFormat):
 
     def _logs(self, logs: RegionLogs) -> tuple[EntrywiseLog, EntrywiseMeta]:
         data, _ = super()._logs(logs)
-        return data, EntrywiseMeta(logs.meta, logs.region, self._codec, _has_all_marks)
+        return data, EntrywiseMeta(logs.meta, logs.region, self.codec, _has_all_marks)
 
 
 def _has_all_marks(batch: StoredBatch) -> bool:
