@@ -12,9 +12,11 @@ SOURCES = {
     "wal/": CODE / "wal",
     "journal/": CODE / "journal",
     "store/": CODE / "store",
+    "pipeline/": CODE / "pipeline",
 }
 OF_LOGS = [TESTS / "crash", TESTS / "embedded", TESTS / "wal", TESTS / "unit" / "wal"]
 OF_JOURNALS = [TESTS / "journal", TESTS / "store", TESTS / "unit" / "journal", CODE / "testing" / "store"]
+OF_THE_PIPELINE = [TESTS / "pipeline"]
 TEXT = page("docs/rules.md")
 
 
@@ -47,6 +49,8 @@ def test_every_place_names_its_rule_and_every_test_exists() -> None:
                 assert rule in rules_in(source(place)), f"{place} does not name {rule}"
             file, name = test.strip("`").split("::")
             folders = OF_JOURNALS if places[0].startswith(("journal/", "store/")) else OF_LOGS
+            if places[0].startswith("pipeline/"):
+                folders = OF_THE_PIPELINE
             (path,) = [path for folder in folders for path in folder.rglob(file)]
             # The tests of the conformance suites are methods.
             assert re.search(rf"^ *(async )?def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE), test

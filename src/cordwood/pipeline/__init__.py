@@ -1,11 +1,13 @@
 """Logs on Spark: `spark.read.format("cordwood")`, and shortcuts for it. Needs the extra `[spark]`, and Java 17.
 
-Above `client`. An import loads neither pyspark nor pyarrow: a call does.
+Above `client`. An import loads neither pyspark nor pyarrow: a call does. A package behind a function has another name
+than the function (`replaying` behind `replay`), because its import would take the function's place here.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from cordwood.log.engines import engine_of
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
-__all__ = ["actions", "read", "read_stream", "register", "session", "wal_records"]
+_NO_CONFIG: Mapping[str, str] = MappingProxyType({})
+
+__all__ = ["actions", "read", "read_stream", "register", "replay", "session", "wal_records"]
 
 
 def read(
@@ -95,6 +99,36 @@ def actions(df: "DataFrame") -> "DataFrame":
     from .frames.actions import actions
 
     return actions(df)
+
+
+def replay(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    namespace: str,
+    *,
+    region: int,
+    tables: Collection[int] | None = None,
+    ordered: bool = True,
+    mode: str = "FAILFAST",
+    codec: str = "cordwood",
+    layout: str = "two-topics",
+    config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """The entries of a region, all or of these tables: table, sequence, payload, offset. As `region.recover` has them.
+
+    They are the entries that count and are not deleted. `ordered=True` sorts by table and sequence, and costs a shuffle
+    of whole writes. `mode="FAILFAST"` raises `Corrupt` for a record that cannot be decoded; `"PERMISSIVE"` gives it a
+    row with an `error`. Reading fences nobody. The frame is a snapshot of its first action.
+
+    ```python
+    entries = pipeline.replay(spark, "file:./data", "metrics", region=7)
+    entries.write.mode("overwrite").partitionBy("table").parquet("lake/metrics")
+    ```
+    """
+    require_pyspark()
+    from .replaying.frame import replay
+
+    return replay(spark, url, namespace, region, tables, ordered, mode, codec, layout, config)
 
 
 def wal_records(df: "DataFrame", codec: str = "cordwood") -> "DataFrame":

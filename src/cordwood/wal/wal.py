@@ -226,6 +226,24 @@ class Wal:
         return self._timeout if timeout is None else checked_timeout(timeout)
 
 
+async def read_region(
+    engine: Engine, name: str, id: int, codec: str, layout: str, *, permissive: bool, timeout: float
+) -> OpenRegion:
+    """A region as it is now, for a program that splits the reading of its data log itself. Appends nothing (R16).
+
+    `permissive`: records that cannot be decoded are passed over (R45).
+    """
+    place = checked_layout(layout).place(name, id)
+    try:
+        info = await engine.topic(place.data.topic, timeout=timeout)
+    except NotFound:
+        raise NotFound(f"write-ahead log {name!r} has no region {id} in {layout}") from None
+    check_topic(info, place.partitions)
+    data, meta = (engine.log(each.topic, each.partition, timeout=timeout) for each in (place.data, place.meta))
+    size = info.batch_bytes_max
+    return await format_of_codec(codec).read(RegionLogs(id, data, meta, size, size, timeout, "a reader", permissive))
+
+
 def _check_room(info: TopicInfo) -> None:
     if info.batch_bytes_max < RECORD_BYTES_MIN:
         raise Conflict(

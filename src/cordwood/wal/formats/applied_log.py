@@ -9,6 +9,7 @@ from itertools import repeat
 from cordwood.errors import Corrupt
 from cordwood.log import Log
 from cordwood.records import BinaryColumn, Buffer, StoredBatch
+from cordwood.wal.formats.decoder import RecordDecoder
 from cordwood.wal.names import ID_MAX
 from cordwood.wal.record import NOBODY, DataRecord, Writes
 from cordwood.wal.state.state import RegionState
@@ -20,8 +21,10 @@ class AppliedLog(ABC):
     table_max: int = ID_MAX
     """The largest id of a table that its records can have."""
 
-    def __init__(self, log: Log, region: int) -> None:
+    def __init__(self, log: Log, region: int, permissive: bool = False) -> None:
+        """`permissive`: pass over records that cannot be decoded (R45), instead of raising `Corrupt`."""
         self.log = log
+        self.permissive = permissive
         self.region = region
         self.state = RegionState()
         self.owner = NOBODY
@@ -39,13 +42,21 @@ class AppliedLog(ABC):
         """The offset at which a read that begins now ends; None: at the end of the log."""
         return None
 
+    @property
     @abstractmethod
+    def decoder(self) -> RecordDecoder:
+        """It decodes the records of this log."""
+
     def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
         """The records of a batch of this log, with their offsets; their payloads are views of the batch."""
+        return self.decoder.records(batch, self._pass_over if self.permissive else None)
 
     def writes(self, batch: StoredBatch) -> Writes | None:
         """The same as columns, where all of them are sound writes and that is cheap to see."""
-        return None
+        return self.decoder.writes(batch)
+
+    def _pass_over(self, offset: int, error: Corrupt) -> None:
+        self.state.pass_over(offset)
 
     def note_growth(self, records: int, size: int) -> None:
         """After so many records of so many bytes were applied to the state."""

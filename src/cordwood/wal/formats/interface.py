@@ -23,6 +23,8 @@ class RegionLogs(NamedTuple):
     timeout: float
     who: str
     """Host and process, for people."""
+    permissive: bool = False
+    """Whether a read passes over data records that cannot be decoded (R45)."""
 
 
 class MetaPlace(Protocol):

@@ -29,6 +29,8 @@ class Fence:
     """The id of the last owner."""
     running_count: int = 0
     """How many entries were given numbers in this region: at least every table's last sequence number."""
+    passed_over: tuple[int, ...] = ()
+    """The offsets of records that could not be decoded, since the last one that counts."""
     session: int = 0
     """The opening that the last owner belongs to, and who that is; unknown where its record is gone."""
     who: str = "somebody"
@@ -39,6 +41,7 @@ class Fence:
         if record.renews not in (NOBODY, self.owner) and not self._believed(record.renews):
             return False
         self.owner = offset
+        self.passed_over = ()
         self.session = record.session
         self.who = record.who
         # R15: numbers that were given out and never written are not given out again.
@@ -54,24 +57,32 @@ class Fence:
             self.session = 0
             self.running_count = max(self.running_count, running_count)
         if running_count != self.running_count:
-            return False  # R11: it comes twice, or something before it is missing, and will be written again
+            if not self.passed_over or running_count < self.running_count:
+                return False  # R11: it comes twice, or something before it is missing, and will be written again
+            self.running_count = running_count  # R45: the numbers between were in records that cannot be decoded
+        self.passed_over = ()
         self.running_count += count
         return True
 
     def take_writes(self, owners: Sequence[int], running_count: Sequence[int], counts: Sequence[int]) -> bool:
         """Take them if all are writes of the last owner that count; if not, take none: the caller asks one by one."""
         *before, after = accumulate(counts, initial=self.running_count)
-        if set(owners) != {self.owner} or before != [*running_count]:
+        if self.passed_over or set(owners) != {self.owner} or before != [*running_count]:
             return False
         self.running_count = after
         return True
+
+    def pass_over(self, offset: int) -> None:
+        """Take in that the record there cannot be decoded: its owner's next write counts as it comes (R45)."""
+        self.passed_over = (*self.passed_over, offset)
 
     def at(self, offset: int) -> Fence:
         """One for reading from there on, where a write is that counts: its owner is the owner there."""
         return Fence(start=offset)
 
     def _believed(self, owner: int) -> bool:
-        return self.owner < owner < self.start
+        # An id is the offset of an owner record: a write with the id of such a record shows that it was one.
+        return self.owner < owner and (owner < self.start or owner in self.passed_over)
 
 
 class Unfenced(Fence):
@@ -81,6 +92,9 @@ class Unfenced(Fence):
 
     def take_write(self, owner: int, running_count: int, count: int) -> bool:
         return True
+
+    def pass_over(self, offset: int) -> None:
+        """Nothing depends on it."""
 
     def at(self, offset: int) -> Fence:
         return Unfenced(start=offset)

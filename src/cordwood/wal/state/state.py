@@ -143,6 +143,11 @@ class RegionState:
         meta.grow(first, first + count, offset)
         return True
 
+    def pass_over(self, offset: int) -> None:
+        """Take in that the next record of the data log cannot be decoded (R45)."""
+        self.next_offset = offset + 1
+        self.fence.pass_over(offset)
+
     def note_growth(self, writes: int, size: int) -> None:
         """After records were applied: how many, and of how many bytes."""
         self.writes += writes

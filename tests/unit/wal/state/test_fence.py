@@ -96,3 +96,18 @@ def test_writes_that_are_taken_together_would_have_been_taken_one_by_one(
     else:
         assert together == Fence(start=10, owner=known, running_count=running_count)
         assert not all(expected) or {owner for owner, _, _ in given} != {known}
+
+
+def test_r45_after_a_record_that_cannot_be_decoded_the_count_continues_as_it_comes() -> None:
+    fence = Fence()
+    assert fence.take_owner(0, OwnerRecord(NOBODY, 0, 1, "here"))
+    assert fence.take_write(0, 0, 1)
+    assert not fence.take_write(0, 3, 1)
+    fence.pass_over(3)
+    assert not fence.take_writes([0], [1], [1]), "one by one, until a write counts"
+    assert not fence.take_write(0, 0, 1), "what comes twice still does not count"
+    assert fence.take_write(0, 3, 1)
+    assert not fence.take_write(0, 5, 1), "only once"
+    fence.pass_over(6)
+    assert fence.take_write(6, 4, 1), "the record was an owner's"
+    assert not fence.take_write(0, 5, 1)

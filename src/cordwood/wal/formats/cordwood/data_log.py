@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import repeat
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, Fenced, Trimmed, Unavailable
@@ -12,6 +13,7 @@ from cordwood.log import Log, TopicInfo
 from cordwood.records import Batch, BinaryColumn, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, size_of
 from cordwood.wal.formats.cordwood.data_record import decode_record, decode_writes, encode_owner
+from cordwood.wal.formats.decoder import OnBad
 from cordwood.wal.formats.up_to_end import read_up_to_end
 from cordwood.wal.record import NOBODY, DataRecord, OwnerRecord, WriteRecord, Writes
 
@@ -40,34 +42,31 @@ def check_topic(info: TopicInfo, partitions: int) -> None:
 class DataLog(AppliedLog):
     """One data log, its owner, and the state that follows from it."""
 
-    def __init__(self, log: Log, region: int, who: str) -> None:
-        super().__init__(log, region)
+    def __init__(self, log: Log, region: int, who: str, permissive: bool = False) -> None:
+        super().__init__(log, region, permissive)
         self.last: tuple[int, ...] = ()
         """The `identity` of the last record that was applied."""
         self.session = secrets.randbits(63) | 1
         self.who = who
 
-    def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
-        return records_of(batch, self.region, self.log)
+        self._decoder = CordwoodDecoder(region, log.name, log.verifies_reads)
 
-    def writes(self, batch: StoredBatch) -> Writes | None:
-        values = batch.rows()[0]
-        if not (self.log.verifies_reads and isinstance(values, BinaryColumn)):
-            return None
-        _, offsets, data = values.buffers()
-        return decode_writes(data, offsets[values.start : values.start + len(values) + 1].tolist(), self.region)
+    @property
+    def decoder(self) -> "CordwoodDecoder":
+        return self._decoder
 
     async def catch_up(self, stop: int | None = None, seen: Callable[[int, WriteRecord], None] | None = None) -> None:
         """Apply the rest of the log, up to `stop` or to its present end; `seen` gets each write that counts."""
         state = self.state
         async with read_up_to_end(self.log, state.next_offset, stop) as reader:
             async for batch in reader:
-                last: DataRecord
+                last = None
                 for offset, record in self.records(batch):
                     if state.apply(offset, record) and seen is not None and isinstance(record, WriteRecord):
                         seen(offset, record)
                     last = record
-                self.last = identity(last)
+                if last is not None:  # else no record of the batch could be decoded
+                    self.last = identity(last)
                 self.note_growth(len(batch), size_of(batch))
                 await asyncio.sleep(0)  # batches that are ready come without a turn of the loop
         if stop is not None and state.next_offset < stop:
@@ -169,20 +168,50 @@ def identity(record: DataRecord) -> tuple[int, ...]:
     return record.owner, record.running_count, record.table, record.first
 
 
-def records_of(batch: StoredBatch, region: int, log: Log) -> Iterator[tuple[int, DataRecord]]:
-    """The records of a batch of a data log, with their offsets; their columns are views of the batch."""
-    values = batch.rows()[0]
-    views: Iterable[memoryview]
-    starts: Iterable[int]
-    stops: Iterable[int]
-    if isinstance(values, BinaryColumn):
+@dataclass(frozen=True)
+class CordwoodDecoder:
+    """The `RecordDecoder` of one data log."""
+
+    region: int
+    log: str
+    """Its name, for the text of errors."""
+    verified: bool
+    """Whether each read of the log verifies its bytes."""
+
+    bare = False
+
+    def records(self, batch: StoredBatch, on_bad: OnBad | None = None) -> Iterator[tuple[int, DataRecord]]:
+        values = batch.rows()[0]
+        views: Iterable[memoryview]
+        starts: Iterable[int]
+        stops: Iterable[int]
+        if isinstance(values, BinaryColumn):
+            _, offsets, data = values.buffers()
+            bounds = offsets[values.start : values.start + len(values) + 1].tolist()
+            views, starts, stops = repeat(data), bounds, bounds[1:]
+        else:
+            # A null, which nobody of ours writes, is no record: decoding says so.
+            views = [memoryview(value or b"") for value in values]
+            starts, stops = repeat(0), map(len, views)
+        places = batch.offsets
+        decoded = map(
+            decode_record, views, starts, stops, repeat(self.region), repeat(self.log), places, repeat(self.verified)
+        )
+        return zip(places, decoded, strict=True) if on_bad is None else _decodable(places, decoded, on_bad)
+
+    def writes(self, batch: StoredBatch) -> Writes | None:
+        values = batch.rows()[0]
+        if not (self.verified and isinstance(values, BinaryColumn)):
+            return None
         _, offsets, data = values.buffers()
-        bounds = offsets[values.start : values.start + len(values) + 1].tolist()
-        views, starts, stops = repeat(data), bounds, bounds[1:]
-    else:
-        # A null, which nobody of ours writes, is no record: decoding says so.
-        views = [memoryview(value or b"") for value in values]
-        starts, stops = repeat(0), map(len, views)
-    places = batch.offsets
-    same = repeat(region), repeat(log.name), places, repeat(log.verifies_reads)
-    return zip(places, map(decode_record, views, starts, stops, *same), strict=True)
+        return decode_writes(data, offsets[values.start : values.start + len(values) + 1].tolist(), self.region)
+
+
+def _decodable(places: Sequence[int], decoded: Iterator[DataRecord], on_bad: OnBad) -> Iterator[tuple[int, DataRecord]]:
+    for offset in places:
+        try:
+            record = next(decoded)  # a map continues after an error
+        except Corrupt as error:
+            on_bad(offset, error)
+        else:
+            yield offset, record

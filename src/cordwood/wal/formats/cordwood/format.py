@@ -19,7 +19,8 @@ class CordwoodFormat:
 
     async def read(self, logs: RegionLogs) -> OpenRegion:
         """R16: reading never fences."""
-        data, meta = DataLog(logs.data, logs.region, logs.who), MetaLog(logs.meta, logs.region)
+        data = DataLog(logs.data, logs.region, logs.who, logs.permissive)
+        meta = MetaLog(logs.meta, logs.region)
         return OpenRegion(data, meta, (await restore(data, meta)).lost)
 
     async def own(self, logs: RegionLogs) -> OpenRegion:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cordwood.errors import NotFound, Trimmed, Unavailable
+from cordwood.errors import Corrupt, NotFound, Trimmed, Unavailable
 from cordwood.log import Log
 from cordwood.records import Buffer, StoredBatch
 from cordwood.wal.formats.applied_log import AppliedLog, keys_of, size_of, values_of
+from cordwood.wal.formats.decoder import OnBad
 from cordwood.wal.formats.entrywise.codec import EntryCodec, EntryKey, Known, new_entry_record
 from cordwood.wal.formats.interface import OpenRegion, RegionLogs
 from cordwood.wal.formats.up_to_end import read_up_to_end
-from cordwood.wal.record import NOBODY, DataRecord
+from cordwood.wal.record import NOBODY, DataRecord, Writes
 from cordwood.wal.state.fence import Unfenced
 from cordwood.wal.state.state import RegionState
 
@@ -33,8 +35,8 @@ Seen: TypeAlias = Callable[[int, EntryKey, Buffer], None]
 class EntrywiseLog(AppliedLog):
     """One data log with such records, and the state that follows from it."""
 
-    def __init__(self, log: Log, region: int, codec: EntryCodec) -> None:
-        super().__init__(log, region)
+    def __init__(self, log: Log, region: int, codec: EntryCodec, permissive: bool = False) -> None:
+        super().__init__(log, region, permissive)
         self.table_max = codec.table_max
         self.later: dict[tuple[int, int], int] = {}
         """By entry whose number did not follow: an earlier record with the same number does not count."""
@@ -50,13 +52,9 @@ class EntrywiseLog(AppliedLog):
         """A later record may use a number again, so a reader stops where the log was applied."""
         return self.state.next_offset
 
-    def records(self, batch: StoredBatch) -> Iterator[tuple[int, DataRecord]]:
-        region, name, codec, later = self.region, self.log.name, self._codec, self.later
-        for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
-            table, sequence, _ = codec.decode_key(key, region, name, offset)
-            if later and later.get((table, sequence), offset) > offset:
-                continue
-            yield offset, new_entry_record((NOBODY, 0, table, sequence, 1, codec.decode_payload(value, name, offset)))
+    @property
+    def decoder(self) -> EntryDecoder:
+        return EntryDecoder(self._codec, self.region, self.log.name, self.later)
 
     async def catch_up(self, stop: int | None = None, seen: Seen | None = None) -> None:
         """Apply the rest of the log, up to `stop` or to its present end."""
@@ -64,7 +62,13 @@ class EntrywiseLog(AppliedLog):
         async with read_up_to_end(self.log, self.state.next_offset, stop) as reader:
             async for batch in reader:
                 for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
-                    found = codec.decode_key(key, region, name, offset)
+                    try:
+                        found = codec.decode_key(key, region, name, offset)
+                    except Corrupt:
+                        if not self.permissive:
+                            raise
+                        self.state.pass_over(offset)
+                        continue
                     if seen is not None:
                         seen(offset, found, value)
                     self.apply(offset, found)
@@ -89,6 +93,38 @@ class EntrywiseLog(AppliedLog):
             self.later[table, sequence] = offset
         else:
             known.grow(sequence, sequence + 1, offset)
+
+
+@dataclass(frozen=True)
+class EntryDecoder:
+    """The `RecordDecoder` of one data log."""
+
+    codec: EntryCodec
+    region: int
+    log: str
+    """Its name, for the text of errors."""
+    later: Mapping[tuple[int, int], int]
+    """As that of the `EntrywiseLog`."""
+
+    bare = True
+
+    def records(self, batch: StoredBatch, on_bad: OnBad | None = None) -> Iterator[tuple[int, DataRecord]]:
+        region, name, codec, later = self.region, self.log, self.codec, self.later
+        for offset, key, value in zip(batch.offsets, keys_of(batch), values_of(batch), strict=True):
+            try:
+                table, sequence, _ = codec.decode_key(key, region, name, offset)
+                if later and later.get((table, sequence), offset) > offset:
+                    continue
+                payload = codec.decode_payload(value, name, offset)
+            except Corrupt as error:
+                if on_bad is None:
+                    raise
+                on_bad(offset, error)
+                continue
+            yield offset, new_entry_record((NOBODY, 0, table, sequence, 1, payload))
+
+    def writes(self, batch: StoredBatch) -> Writes | None:
+        return None
 
 
 class EntrywiseMeta:
@@ -209,4 +245,5 @@ class ReadingFormat:
         raise NotImplementedError("a format that only reads")
 
     def _logs(self, logs: RegionLogs) -> tuple[EntrywiseLog, EntrywiseMeta]:
-        return EntrywiseLog(logs.data, logs.region, self.codec), EntrywiseMeta(logs.meta, logs.region, self.codec)
+        data = EntrywiseLog(logs.data, logs.region, self.codec, logs.permissive)
+        return data, EntrywiseMeta(logs.meta, logs.region, self.codec)
