@@ -15,6 +15,7 @@ from cordwood.pipeline.replaying import ranges
 from cordwood.pipeline.replaying.options import ReplayOptions, Wanted
 from cordwood.pipeline.replaying.rows import entries_of_rows
 from cordwood.pipeline.replaying.source import RegionReader
+from cordwood.testing.kafka import Broker
 from cordwood.url import parse_url
 from cordwood.wal.formats.cordwood.data_log import DataLog
 from cordwood.wal.formats.cordwood.data_record import encode_owner, encode_payloads, encode_write
@@ -230,6 +231,27 @@ async def test_replay_with_zombie_records(spark: SparkSession, folder: Path, cod
     logwise = pipeline.replay(spark, folder, "metrics", region=7, codec=codec, layout=layout, ordered=False)
     found = [(row.table, row.sequence, bytes(row.payload), row.offset) for row in logwise.collect()]
     assert found == sorted(expected, key=lambda row: (row[3], row[1]))
+
+
+async def test_replay_from_kafka(spark: SparkSession, kafka: Broker) -> None:
+    expected: list[Row] = []
+
+    async def apply(table: int, entries: TableEntries) -> None:
+        for sequence, payload in zip(entries.sequences, entries.payloads, strict=True):
+            expected.append((table, sequence, payload or b"", entries.offset))
+
+    async with cordwood.connect(kafka.url) as cw, cw.wal("replayed", clean_every=None).region(7) as region:
+        for step in range(40):
+            await region.write(step % 3, [b"%d.%d" % (step, at) for at in range(1 + step % 4)])
+        await region.mark_deleted(1, through=4)
+        await region.recover(apply)
+    config = {"client.id": "replay"}
+    for ordered in (True, False):
+        replay = pipeline.replay(spark, kafka.url, "replayed", region=7, ordered=ordered, config=config)
+        found = [(row.table, row.sequence, bytes(row.payload), row.offset) for row in replay.collect()]
+        assert found == sorted(expected, key=lambda row: row[:2] if ordered else (row[3], row[1]))
+    with pytest.raises(NotFound, match="'replayed' has no region 8"):
+        pipeline.replay(spark, kafka.url, "replayed", region=8)
 
 
 def test_parquet_gets_one_file_per_table_and_task(
