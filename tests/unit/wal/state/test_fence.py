@@ -98,7 +98,7 @@ def test_writes_that_are_taken_together_would_have_been_taken_one_by_one(
         assert not all(expected) or {owner for owner, _, _ in given} != {known}
 
 
-def test_r45_after_a_record_that_cannot_be_decoded_the_count_continues_as_it_comes() -> None:
+def test_r45_after_a_bad_record_the_count_continues_as_it_comes() -> None:
     fence = Fence()
     assert fence.take_owner(0, OwnerRecord(NOBODY, 0, 1, "here"))
     assert fence.take_write(0, 0, 1)
