@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -46,7 +47,7 @@ from .keep import Keeper
 from .key import decode_id, encode_id
 from .look import Key, Look, Looks
 from .reader import EventReader, JournalSource
-from .replicator import Replicator
+from .replicator import LeaseTerm, Replicator
 from .scan import Scans
 from .single_writer import SingleWriter
 from .snapshots import Snapshot, Snapshots
@@ -78,6 +79,8 @@ class JournalConfig:
     now_ms: Callable[[], int] = system_ms
     trim_seconds: float = 60.0
     """How often the log is trimmed."""
+    lease_seconds: float | None = None
+    """How long a lease of a partition lasts; None: the background replicator takes none, since it is the only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,7 +651,7 @@ class Journal:
         """
         parts = self._parts
         if parts is None:
-            return JournalStats(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
+            return JournalStats(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0, ())
         done = parts.replicator.stats
         return JournalStats(
             self._appends,
@@ -662,6 +665,7 @@ class Journal:
             done.records,
             done.events,
             done.dead,
+            done.partitions,
         )
 
     def _lag(self, parts: _Parts) -> dict[int, int]:
@@ -833,7 +837,8 @@ class Journal:
         appender.looks, appender.fences = looks, fences
         source = JournalSource(topic, tail, looks, scans)
         single = SingleWriter(topic, tail, looks, appender, _origin(), __version__) if config.single_writer else None
-        replicator = Replicator(topic, tail.set_pointer)
+        lease = None if config.lease_seconds is None else LeaseTerm(_lease_owner(), config.lease_seconds)
+        replicator = Replicator(topic, tail.set_pointer, lease=lease)
         keeper = None if config.keep is None else Keeper(topic, config.keep, config.trim_seconds)
         return _Parts(topic, tail, fences, appender, looks, source, Snapshots(topic, looks), single, replicator, keeper)
 
@@ -937,3 +942,8 @@ class LazyFollowReader(FollowReader):
 
 def _origin() -> str:
     return socket.gethostname()
+
+
+def _lease_owner() -> str:
+    """A name that no other journal has, and that tells an operator where the replicator runs."""
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
