@@ -43,7 +43,7 @@ from .fence import FenceKind, Fences
 from .fold import exists, seq_nr_of
 from .follower import FollowReader
 from .foreign import check_not_foreign
-from .keep import Keeper
+from .keep import LogTrimmer
 from .key import decode_id, encode_id
 from .look import Key, Look, Looks
 from .reader import EventReader, JournalSource
@@ -122,7 +122,7 @@ class _Parts:
     snapshots: Snapshots
     single: SingleWriter | None
     replicator: Replicator
-    keeper: Keeper | None
+    trimmer: LogTrimmer | None
 
 
 class Recovered:
@@ -691,8 +691,8 @@ class Journal:
         parts, self._parts = self._parts, None
         if alive and parts is not None:  # the tasks of a loop that is closed have ended with it
             await parts.appender.close()
-            if parts.keeper is not None:
-                await parts.keeper.close()
+            if parts.trimmer is not None:
+                await parts.trimmer.close()
             await parts.replicator.close()
             await parts.tail.close()
         if self._store is not None:
@@ -798,8 +798,8 @@ class Journal:
         self._parts = parts
         if config.replicate and not self._read_only:
             parts.replicator.start()
-            if parts.keeper is not None:
-                parts.keeper.start()
+            if parts.trimmer is not None:
+                parts.trimmer.start()
         return parts
 
     async def _topic_info(self) -> TopicInfo:
@@ -839,8 +839,8 @@ class Journal:
         single = SingleWriter(topic, tail, looks, appender, _origin(), __version__) if config.single_writer else None
         lease = None if config.lease_seconds is None else LeaseTerm(_lease_owner(), config.lease_seconds)
         replicator = Replicator(topic, tail.set_pointer, lease=lease)
-        keeper = None if config.keep is None else Keeper(topic, config.keep, config.trim_seconds)
-        return _Parts(topic, tail, fences, appender, looks, source, Snapshots(topic, looks), single, replicator, keeper)
+        trimmer = None if config.keep is None else LogTrimmer(topic, config.keep, config.trim_seconds)
+        return _Parts(topic, tail, fences, appender, looks, source, Snapshots(topic, looks), single, replicator, trimmer)
 
     def _check_loop(self) -> None:
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
