@@ -28,6 +28,40 @@ async def test_calls_at_once_with_one_id_and_no_condition_all_append(journals: J
         assert [(event.seq_nr, event.payload) async for event in reader] == [(n + 1, n) for n in range(5)]
 
 
+@pytest.mark.parametrize("replicate", [False, True])
+async def test_without_a_condition_an_id_of_another_process_says_nothing(journals: Journals, replicate: bool) -> None:
+    first = await (await journals.open()).append("A", [Event.json(1)], id="X")
+    other = await journals.open()
+    if replicate:
+        await other.catch_up()
+    second = await other.append("A", [Event.json(2), Event.json(3)], id="X")
+    assert (first.seq_nrs, second.seq_nrs, first.id, second.id) == (range(1, 2), range(2, 4), "X", "X")
+    async with other.read("A") as reader:
+        assert [event.payload async for event in reader] == [1, 2, 3]
+    ids = [action.id async for action in other.explain("A") if action.kind == "append"]
+    assert all(id is not None and id.startswith("X#") for id in ids)
+    assert len(set(ids)) == len(ids)
+
+
+async def test_racing_calls_with_one_id_and_no_condition_all_append(journals: Journals) -> None:
+    handles = [await journals.open() for _ in range(2)]
+    done = await asyncio.gather(*(handles[n % 2].append("A", [Event.json(n)], id="X") for n in range(40)))
+    assert sorted(appended.seq_nrs[0] for appended in done) == list(range(1, 41))
+    async with handles[0].read("A") as reader:
+        assert {event.payload async for event in reader} == set(range(40))
+
+
+async def test_a_repetition_with_other_events_returns_the_first_result(journals: Journals) -> None:
+    journal, other = await journals.open(), await journals.open()
+    await other.pointer("A")
+    first, second = await asyncio.gather(
+        journal.append("A", [Event.json(1)], expected=0, id="X"),
+        other.append("A", [Event.json(1), Event.json(2)], expected=0, id="X"),
+    )
+    assert first == second
+    assert await journal.pointer("A") == first.seq_nrs[-1]
+
+
 async def test_calls_at_once_with_one_id_and_one_condition_are_one_append(journals: Journals) -> None:
     journal = await journals.open()
     calls = [journal.append("A", [Event.json(0)], expected=0, id="X") for _ in range(5)]

@@ -79,6 +79,7 @@ class PendingAppend(AppendUnderWay, Outgoing):
         "events",
         "expire_after",
         "future",
+        "given_id",
         "header",
         "headers",
         "keep_expiry",
@@ -95,6 +96,7 @@ class PendingAppend(AppendUnderWay, Outgoing):
     def __init__(
         self,
         id: str,
+        given_id: str | None,
         expected: int | None,
         life: str | None,
         place: Key,
@@ -106,6 +108,7 @@ class PendingAppend(AppendUnderWay, Outgoing):
         future: "asyncio.Future[Appended]",
     ) -> None:
         AppendUnderWay.__init__(self, id, len(events), expected, life)
+        self.given_id = given_id
         self.key = place.bytes
         self.place = place
         self.events = events
@@ -218,7 +221,8 @@ class Appender:
         """Append events to a journal; returns when they are durable and count."""
         seq_nr, life = (expected.seq_nr, expected.life) if isinstance(expected, Position) else (expected, None)
         append = PendingAppend(
-            id or self.new_id(),
+            self._record_id(id, expected is not None),
+            id,
             seq_nr,
             life,
             key,
@@ -233,7 +237,7 @@ class Appender:
         try:
             if timeout <= 0:
                 raise self._not_sent(key)
-            if self._must_wait(key, id):
+            if self._must_wait(key, append):
                 await self._ready(key, append.id, append.until)
             self._put(key, append)
         except CordwoodError as error:
@@ -248,7 +252,17 @@ class Appender:
             self._end(append)
             del append  # an error's traceback has this frame: with the future in it only the collector could free both
 
-    def _must_wait(self, key: Key, id: str | None) -> bool:
+    def _record_id(self, given: str | None, conditional: bool) -> str:
+        """The id in the record. R21: only with a condition does it say which calls are one append.
+
+        Without one, each call is an append of its own: an id of the caller's gets a suffix that no other call has. Else
+        the writer would take a record of another call for its own.
+        """
+        if given is None:
+            return self.new_id()
+        return given if conditional else f"{given}#{self.new_id()}"
+
+    def _must_wait(self, key: Key, append: PendingAppend) -> bool:
         """Whether the append cannot be put at once."""
         if self._pending_bytes >= PENDING_BYTES_MAX or self._line or key.partition not in self._tail.heads:
             return True
@@ -257,7 +271,7 @@ class Appender:
             return False
         if appends.state is not None and appends.state.closed is not None:
             return True
-        return id is not None and appends.under_way(id) is not None
+        return append.conditional and appends.under_way(append.id) is not None
 
     def _sweep_in(self, seconds: float) -> None:
         """Look for late appends in so many seconds, or before: there is one timer."""
@@ -441,10 +455,9 @@ class Appender:
                 check_open(appends.state, self._topic.name, appends.place.id)
                 appends.number_next()
                 self._send(append)
-            except CordwoodError as error:
+            except Exception as error:  # of any kind: an append that keeps its number unsent would stop all later ones
                 appends.forget(append)
-                error.outcome = "not_written"
-                append.fail(error)
+                append.fail(_not_encoded(error))
 
     # --- states
 
@@ -646,14 +659,14 @@ class Appender:
         assert isinstance(append, PendingAppend)
         rivals = appends.take_rivals(append) if append.conditional else ()
         if isinstance(decision, Won):
-            self._ack(append, decision.offset, appends.state)
+            self._ack(append, decision, appends.state)
         else:
             self._resolve(appends, append, appends.state)
         for rival in rivals:
             assert isinstance(rival, PendingAppend)
             self._resolve(appends, rival, appends.state)
 
-    def _ack(self, append: PendingAppend, offset: int, state: HeadRow | None) -> None:
+    def _ack(self, append: PendingAppend, won: Won, state: HeadRow | None) -> None:
         if append.future.done():
             return
         assert state is not None
@@ -663,7 +676,7 @@ class Appender:
             # R43: it was sent before its key was looked up. It is in the log, and no ack may say so.
             append.fail(copy_for_caller(error, "unknown"))
             return
-        append.future.set_result(self._appended(append, offset, append.first, state.life))
+        append.future.set_result(_appended(append, won.offset, won.last, state.life))
 
     def _decide_passed(self, appends: TopicKeyAppends) -> None:
         """R21: decide the appends whose records the store had passed before the look: no record of the head does.
@@ -774,12 +787,7 @@ class Appender:
 
     def _repeat_result(self, append: PendingAppend, offset: int, last: int, life: str | None) -> None:
         if not append.future.done():
-            seq_nrs = range(append.first, last + 1)
-            append.future.set_result(Appended(seq_nrs, append.place.partition, offset, Position(life, last), append.id))
-
-    def _appended(self, append: PendingAppend, offset: int, first: int, life: str | None) -> Appended:
-        last = first + append.count - 1
-        return Appended(range(first, last + 1), append.place.partition, offset, Position(life, last), append.id)
+            append.future.set_result(_appended(append, offset, last, life))
 
     async def close(self) -> None:
         """Wait for the records under way; appends that are not decided then raise `Unavailable`."""
@@ -789,6 +797,24 @@ class Appender:
         error = Unavailable(f"journal {self._topic.name!r} was closed", outcome="unknown", reason="closed")
         for appends in list(self._keys.values()):
             self._fail_all(appends, error)
+
+
+def _not_encoded(error: Exception) -> CordwoodError:
+    if not isinstance(error, CordwoodError):
+        cause, error = error, InvalidInput(f"the append cannot be encoded: {error!r}: check its events and arguments")
+        error.__cause__ = cause
+    error.outcome = "not_written"
+    return error
+
+
+def _appended(append: PendingAppend, offset: int, last: int, life: str | None) -> Appended:
+    return Appended(
+        range(append.first, last + 1),
+        append.place.partition,
+        offset,
+        Position(life, last),
+        append.given_id or append.id,
+    )
 
 
 def conflict(topic: str, id: str, expected: int, life: str | None, actual: int, winner: str | None) -> Conflict:

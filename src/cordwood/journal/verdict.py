@@ -62,6 +62,8 @@ class Counted(NamedTuple):
 class Won(NamedTuple):
     append: AppendUnderWay
     offset: int
+    last: int
+    """The number of its last event: an append of another process with the same id may have had more or fewer."""
 
 
 class Lost(NamedTuple):
@@ -190,7 +192,7 @@ class KeyAppends:
                 return None  # of another writer, or of another call that has the same id and another condition
             self.forget(won)
             won.first = told.first
-            return Won(won, offset)
+            return Won(won, offset, told.last)
         if append is None or append.first != told.first:
             # Of another writer, or a late copy of an append that has another number by now.
             return None
