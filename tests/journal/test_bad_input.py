@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import cordwood
@@ -102,6 +103,18 @@ APPENDS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+async def test_an_append_that_cannot_be_encoded_stops_no_later_one(journals: Journals) -> None:
+    journal = await journals.open()
+    await append(journal, "A", "1")
+    changed = Event.text("x")
+    msgspec.structs.force_setattr(changed, "raw", b"\xff")
+    for expected in (None, 1):
+        with pytest.raises((InvalidInput, UnicodeDecodeError)):
+            await journal.append("A", [changed], expected=expected)
+    assert (await append(journal, "A", "2")).seq_nrs == range(2, 3)
+    assert (await append(journal, "A", "3", expected=2)).seq_nrs == range(3, 4)
+
+
 async def test_a_bad_append_is_refused_before_it_is_sent(journals: Journals) -> None:
     journal = await journals.open()
     await append(journal, "A", "1")
@@ -136,14 +149,20 @@ WRONG_TYPES: list[dict[str, Any]] = [
     {"id": 7},
     {"headers": {"h": b"x"}},
     {"expire_after": 7},
+    {"keep_expiry": 1},
+    {"keep_expiry": "yes"},
+    {"expected": Position(5, 1)},  # type: ignore[arg-type]
 ]
 
 
 async def test_a_wrong_type_in_an_append_is_a_type_error(journals: Journals) -> None:
     journal = await journals.open()
+    await append(journal, "A", "1")
     for arguments in WRONG_TYPES:
         with pytest.raises(TypeError):
             await journal.append(**{"key": "A", "events": [EVENT], **arguments})
+    assert await read_texts(journal, "A") == {1: "1"}
+    assert (await append(journal, "A", "2")).seq_nrs == range(2, 3)
 
 
 NUMBERS: dict[str, Callable[[Journal, int], Any]] = {

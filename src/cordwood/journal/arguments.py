@@ -42,8 +42,16 @@ def checked_expected(expected: int | Position | None) -> int | Position | None:
         return None
     if isinstance(expected, Position):
         checked_number("expected.seq_nr", expected.seq_nr, 0)
+        if expected.life is not None and type(expected.life) is not str:
+            raise TypeError(f"expected.life is a str or None, not {type(expected.life).__name__}")
         return expected
     return checked_number("expected", expected, 0)
+
+
+def checked_flag(what: str, value: object) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{what} is True or False, not {value!r}")
+    return value
 
 
 def checked_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -32,6 +32,27 @@ class Event(msgspec.Struct, frozen=True):
     """The payload as bytes: JSON and text in UTF-8; empty if the event has no payload."""
     tags: frozenset[str] = _NO_TAGS
 
+    def __post_init__(self) -> None:
+        """Check an event that was made by hand, too: one that no reader can decode would close its journal."""
+        if type(self.raw) is not bytes:
+            raise TypeError(f"the raw payload of an event is bytes, not {type(self.raw).__name__}: use Event.json")
+        if type(self.tags) is not frozenset:
+            raise TypeError(f"the tags of an event are a frozenset, not {type(self.tags).__name__}: use Event.json")
+        if self.kind == "text":
+            try:
+                self.raw.decode()
+            except UnicodeDecodeError as error:
+                raise InvalidInput(f"the text of an event is not UTF-8 at byte {error.start}") from error
+        elif self.kind == "json":
+            check_json(self.raw)
+        elif self.kind is None:
+            if self.raw:
+                raise InvalidInput(f"an event without a kind has no payload, and this one has {len(self.raw)} bytes")
+        elif self.kind != "binary":
+            raise InvalidInput(f"the kind of an event is {self.kind!r}, not 'binary', 'json', 'text' or None")
+        if self.tags:
+            _check_tags(self.tags)
+
     @classmethod
     def binary(cls, payload: bytes | bytearray | memoryview, tags: Iterable[str] = ()) -> Self:
         """An event with bytes.

@@ -31,6 +31,7 @@ from .arguments import (
     checked_events,
     checked_expected,
     checked_expire_after,
+    checked_flag,
     checked_headers,
     checked_metadata,
     checked_number,
@@ -256,6 +257,7 @@ class Journal:
         expected = None if expected is None else checked_expected(expected)
         own_id = None if id is None else checked_text("id", id)
         expire_after = None if expire_after is None else checked_expire_after(expire_after)
+        checked_flag("keep_expiry", keep_expiry)
         user_headers = checked_headers(headers) if headers else _NO_HEADERS
         encoded = None if metadata is None else checked_metadata(metadata)
         seconds = self._seconds(timeout)

@@ -150,3 +150,20 @@ def test_an_event_shows_itself_in_short() -> None:
     assert repr(Event.empty()) == "Event.empty()"
     assert repr(Event.json({"n": 1}, tags={"b", "a"})) == "Event.json(b'{\"n\":1}', tags={'a', 'b'})"
     assert repr(Event.binary(bytes(5000))).endswith("… 5,000 bytes)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("json", b"x"), InvalidInput),
+        (("text", b"\xff"), InvalidInput),
+        (("weird", b"x"), InvalidInput),
+        ((None, b"x"), InvalidInput),
+        (("binary", "x"), TypeError),
+        (("json", b"1", [1]), TypeError),
+        (("json", b"1", frozenset({1})), TypeError),
+    ],
+)
+def test_an_event_made_by_hand_is_checked(arguments: tuple[Any, ...], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Event(*arguments)
