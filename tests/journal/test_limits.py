@@ -2,11 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cordwood import Batch, Event, Unavailable
 from cordwood.journal import appender, tail
+from cordwood.journal.topic import JournalTopic
+from cordwood.log import PartitionsReader
+from cordwood.records import StoredBatch
 from cordwood.simulation.memory import MemoryEngine, MemoryStore
 from tests.support.journal.handles import handle
 from tests.support.kafka.waiting import until
@@ -47,6 +51,45 @@ async def test_a_partition_that_only_we_append_to_is_no_longer_read(
     await other.append("a", [Event.text("4")])
     await journal.append("a", [Event.text("5")])
     assert [event.payload async for event in journal.read("a")] == ["1", "2", "3", "4", "5"]
+    for each in (journal, other):
+        await each.close()
+
+
+class SlowReader:
+    """Gives a batch only when it is let go."""
+
+    def __init__(self, reader: PartitionsReader, go: asyncio.Event) -> None:
+        self._reader = reader
+        self._go = go
+
+    def __aiter__(self) -> "SlowReader":
+        return self
+
+    async def __anext__(self) -> StoredBatch:
+        batch = await anext(self._reader)
+        await self._go.wait()
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+async def test_a_partition_is_read_until_an_own_record_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_POINTER_SECONDS", 0.01)
+    monkeypatch.setattr(tail, "_OWN_ONLY_SECONDS", 0.05)
+    store, go = MemoryStore(), asyncio.Event()
+    journal, other = (handle(MemoryEngine(store), tmp_path / "store.db") for _ in range(2))
+    await journal.pointer("b")
+    read = JournalTopic.read
+    monkeypatch.setattr(JournalTopic, "read", lambda *args, **how: SlowReader(read(*args, **how), go))
+    await other.append("a", [Event.text("1")])
+    append = asyncio.ensure_future(journal.append("b", [Event.text("1")]))
+    await asyncio.sleep(0.3)  # longer than a partition without foreign records is read
+    go.set()
+    async with asyncio.timeout(20):
+        assert (await append).seq_nrs == range(1, 2)
     for each in (journal, other):
         await each.close()
 

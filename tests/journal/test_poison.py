@@ -102,6 +102,22 @@ async def test_a_bad_value_closes_its_key_and_no_other(journals: Journals, value
     assert await read_texts(journal, "good") == {1: "1"}
 
 
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_writer_that_knows_the_key_appends_no_more(journals: Journals, known: bool) -> None:
+    journal = await journals.open()
+    if known:
+        await append(journal, "bad", "1")
+    else:
+        await append(await journals.open(), "bad", "1")
+    _, offset = await put(await journals.connect(), b"bad", header_of(2, 2, expected=1), b"no value")
+    await append(journal, "bad", "3")  # headers alone do not show it
+    await journal.catch_up()
+    with pytest.raises(Corrupt, match=f"offset {offset}"):
+        await append(journal, "bad", "4")
+    await journal.skip(partition=0, offset=offset)
+    assert (await append(journal, "bad", "4")).seq_nrs == range(4, 5)
+
+
 async def test_the_replicator_keeps_the_bytes_and_passes(journals: Journals) -> None:
     journal = await journals.open()
     client = await journals.connect()

@@ -143,6 +143,11 @@ class TopicKeyAppends(KeyAppends):
         super().__init__()
         self.place = place
         self.loading: asyncio.Task[None] | None = None
+        self.unchecked: int | None = None
+        """The last offset of a record of another writer: its value may be poison, which headers do not show.
+
+        Once the store has passed it, the head row tells (R43).
+        """
 
 
 class Control(Outgoing):
@@ -470,6 +475,8 @@ class Appender:
             return appends
         self._keys.move_to_end(key.id)
         head = self._tail.heads[key.partition]
+        if appends.unchecked is not None and appends.unchecked <= self._tail.pointer(key.partition):
+            appends.unchecked = appends.through = None
         if appends.through is not None and not self._catch_up(appends, head):
             appends.through = None
         busy = self._busy.setdefault(key.partition, {})
@@ -499,6 +506,7 @@ class Appender:
                 return False
             told = told_of(record)
             if told is not None:
+                appends.unchecked = offset
                 self._decide(appends, appends.apply(offset, record.timestamp, told, self._facts_of(appends)))
         appends.through = head.upper
         return True
@@ -542,6 +550,7 @@ class Appender:
         appends.state = look.row
         # The look may have waited for records that are not kept: those that came meanwhile are applied below.
         for action in look.actions:
+            appends.unchecked = action.offset
             self._decide(appends, appends.apply(action.offset, action.timestamp, action.told, self._facts_of(appends)))
         appends.through = look.fence
         head = self._tail.heads[appends.place.partition]
@@ -624,6 +633,8 @@ class Appender:
             if told is None:
                 continue
             touched.add(appends)
+            if not (type(told) is Append and told.id in appends.sent):
+                appends.unchecked = record.offset
             decision = appends.apply(record.offset, record.timestamp, told, self._facts[head.partition])
             if decision is not None:
                 self._decide(appends, decision)
@@ -797,6 +808,8 @@ class Appender:
         error = Unavailable(f"journal {self._topic.name!r} was closed", outcome="unknown", reason="closed")
         for appends in list(self._keys.values()):
             self._fail_all(appends, error)
+        for append in list(self._undecided):  # those whose winner was being looked for
+            append.fail(error)
 
 
 def _not_encoded(error: Exception) -> CordwoodError:

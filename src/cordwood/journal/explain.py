@@ -49,7 +49,7 @@ class Explainer:
 
     async def explain(self, key: Key) -> AsyncIterator[ExplainedAction]:
         log = self._topic.log(key.partition)
-        look = await self._looks.at_fence(key)
+        look = await self._looks.in_time(key)
         await self._tail.refresh_pointers()
         pointer = self._tail.pointer(key.partition)
         start, _ = await log.bounds()

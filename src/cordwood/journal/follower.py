@@ -94,7 +94,7 @@ class FollowReader:
         """See what the journal is now, and read on from this reader's place."""
         await self._hold()
         self._grown.clear()
-        look = await self._source.looks.at_fence(self._key, events_from=self._next)
+        look = await self._source.looks.in_time(self._key, events_from=self._next)
         look.check_open(self._source.topic.name, self._key.id)
         state = look.state
         life = None if state is None else state.life

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -213,6 +214,7 @@ class Journal:
         self._parts: _Parts | None = None
         self._store: EventStore | None = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._places: dict[str, Key] = {}
         self._appends = 0
         self._reads = 0
@@ -261,7 +263,11 @@ class Journal:
         user_headers = checked_headers(headers) if headers else _NO_HEADERS
         encoded = None if metadata is None else checked_metadata(metadata)
         seconds = self._seconds(timeout)
-        parts = self._parts_to_write() or await self._open_to_write()
+        parts = self._parts_to_write()
+        if parts is None:
+            began = time.monotonic()
+            parts = await self._open_to_write(seconds)
+            seconds = max(0.0, seconds - (time.monotonic() - began))
         if place is None:
             place = self._place(parts, key)
         self._appends += 1
@@ -299,10 +305,11 @@ class Journal:
         ```
         """
         through = checked_number("through", through)
+        encode_id(key)
         with change():
-            parts, place = await self._write_parts(key)
 
             async def delete() -> None:
+                parts, place = await self._write_parts(key)
                 look = await parts.looks.before_write(place)
                 look.check_open(self.topic, key, "not_written")
                 state = look.state
@@ -323,10 +330,11 @@ class Journal:
         report = await journal.purge("order-1", wait=True)
         ```
         """
+        encode_id(key)
         with change():
-            parts, place = await self._write_parts(key)
 
             async def purge() -> PurgeReport:
+                parts, place = await self._write_parts(key)
                 look = await parts.looks.before_write(place)
                 if look.state is None:
                     purges = [at.offset for at in look.actions if type(at.told) is Purge and at.verdict.counted]
@@ -404,8 +412,12 @@ class Journal:
         await journal.append("order-1", [Event.empty()], expected=position)
         ```
         """
-        parts, place = await self._read_parts(key)
-        look = await self._in_time(timeout, f"the pointer of journal {key!r}", parts.looks.at_fence(place))
+
+        async def look_at_it() -> Look:
+            parts, place = await self._read_parts(key)
+            return await parts.looks.at_fence(place)
+
+        look = await self._in_time(timeout, f"the pointer of journal {key!r}", look_at_it())
         look.check_open(self.topic, key)
         state = look.state
         return None if state is None or not exists(state) else Position(state.life, seq_nr_of(state))
@@ -419,15 +431,19 @@ class Journal:
         ```
         """
         parts = await self._open()
-        fences: dict[int, int] = {}
         heads: dict[str, int] = {}
         pins: dict[int, int] = {}
+
+        async def pin(partition: int) -> None:
+            """Pin the head of a partition, with all records up to a read fence."""
+            head = await parts.tail.head(partition)
+            pins[partition] = head.pin()
+            await parts.tail.reach(partition, await parts.fences.take(partition))
+
         try:
             for partition in range(parts.topic.partitions):
-                head = await parts.tail.head(partition)
-                pins[partition] = head.pin()
-                fences[partition] = await parts.fences.take(partition)
-                await parts.tail.reach(partition, fences[partition])
+                await self._in_time(None, f"the ids of {self.topic}/{partition}", pin(partition))
+                head = parts.tail.heads[partition]
                 heads.update({id: partition for key in head.all_keys() if (id := decode_id(key)) is not None})
             async for page in parts.topic.store.ids(self.topic):
                 for id in page:
@@ -471,10 +487,12 @@ class Journal:
         if not isinstance(payload, bytes):
             raise TypeError(f"a snapshot's payload is bytes, not {type(payload).__name__}")
         with change():
-            parts, place = await self._write_parts(key)
-            await self._in_time(
-                timeout, f"saving a snapshot of {key!r}", parts.snapshots.save(place, seq_nr, payload, newest)
-            )
+
+            async def save() -> None:
+                parts, place = await self._write_parts(key)
+                await parts.snapshots.save(place, seq_nr, payload, newest)
+
+            await self._in_time(timeout, f"saving a snapshot of {key!r}", save())
 
     async def load_snapshot(self, key: str, *, timeout: float | None = None) -> Snapshot | None:
         """The newest snapshot of a journal, or None.
@@ -483,8 +501,12 @@ class Journal:
         snapshot = await journal.load_snapshot("order-1")
         ```
         """
-        parts, place = await self._read_parts(key)
-        return await self._in_time(timeout, f"loading a snapshot of {key!r}", parts.snapshots.load(place))
+
+        async def load() -> Snapshot | None:
+            parts, place = await self._read_parts(key)
+            return await parts.snapshots.load(place)
+
+        return await self._in_time(timeout, f"loading a snapshot of {key!r}", load())
 
     async def delete_snapshots(self, key: str, *, through: int, timeout: float | None = None) -> None:
         """Delete the snapshots of a journal up to this number, inclusive.
@@ -495,8 +517,12 @@ class Journal:
         """
         checked_number("through", through)
         with change():
-            parts, place = await self._write_parts(key)
-            await self._in_time(timeout, f"deleting snapshots of {key!r}", parts.snapshots.delete(place, through))
+
+            async def delete() -> None:
+                parts, place = await self._write_parts(key)
+                await parts.snapshots.delete(place, through)
+
+            await self._in_time(timeout, f"deleting snapshots of {key!r}", delete())
 
     def recover(self, key: str) -> Recovered:
         """The newest snapshot of a journal and the events after it, as of one read fence.
@@ -513,6 +539,9 @@ class Journal:
         return Recovered(self, Key(key, encoded, -1))
 
     async def _recover(self, key: Key) -> tuple[Snapshot | None, EventReader]:
+        return await self._in_time(None, f"recovering journal {key.id!r}", self._begin_recovery(key))
+
+    async def _begin_recovery(self, key: Key) -> tuple[Snapshot | None, EventReader]:
         parts, place = await self._read_parts(key.id)
         look, snapshot = await parts.snapshots.at_fence(place)
         start = 1 if snapshot is None else snapshot.seq_nr + 1
@@ -555,12 +584,11 @@ class Journal:
         await journal.wait_replicated(done)
         ```
         """
-        parts = await self._open()
-        await self._in_time(
-            timeout,
-            f"waiting for the replication of {self.topic}/{done.partition}",
-            self._until_replicated(parts, done.partition, done.offset),
-        )
+
+        async def wait() -> None:
+            await self._until_replicated(await self._open(), done.partition, done.offset)
+
+        await self._in_time(timeout, f"waiting for the replication of {self.topic}/{done.partition}", wait())
 
     async def purge_expired(self, on: date | None = None, *, timeout: float | None = None) -> ExpiredReport:
         """Purge the journals whose expiry has come, through `on`: by default through yesterday, UTC (R22).
@@ -627,10 +655,11 @@ class Journal:
             print(letter.place, letter.id, letter.reason)
         ```
         """
-        parts = await self._open()
-        return await self._in_time(
-            timeout, f"the dead letters of {self.topic!r}", parts.topic.store.dead_letters(self.topic)
-        )
+
+        async def find() -> list[DeadLetter]:
+            return await (await self._open()).topic.store.dead_letters(self.topic)
+
+        return await self._in_time(timeout, f"the dead letters of {self.topic!r}", find())
 
     async def skip(self, *, partition: int, offset: int, timeout: float | None = None) -> DeadLetter:
         """Skip a dead letter: its journal is open again, without that record's events.
@@ -640,15 +669,15 @@ class Journal:
         ```
         """
         self._check_writable()
-        parts = await self._open()
-        letter = await self._in_time(
-            timeout,
-            f"skipping {self.topic}/{partition}, offset {offset},",
-            parts.topic.store.skip(self.topic, partition, offset, parts.topic.now_ms()),
-        )
-        if letter.id is not None:
-            parts.appender.forget_key(letter.id)
-        return letter
+
+        async def skip() -> DeadLetter:
+            parts = await self._open()
+            letter = await parts.topic.store.skip(self.topic, partition, offset, parts.topic.now_ms())
+            if letter.id is not None:
+                parts.appender.forget_key(letter.id)
+            return letter
+
+        return await self._in_time(timeout, f"skipping {self.topic}/{partition}, offset {offset},", skip())
 
     def stats(self) -> JournalStats:
         """Numbers about this journal in this process. No I/O.
@@ -683,15 +712,23 @@ class Journal:
         return {partition: max(0, end - 1 - parts.tail.pointer(partition)) for partition, end in sorted(ends.items())}
 
     async def close(self) -> None:
-        """Finish the appends under way, and close; a second call has no effect."""
-        if self._closed:
-            return
-        self._check_process()
-        alive = self._loop is None or not self._loop.is_closed()
-        if alive:
-            self._check_loop()
-        self._closed = True
-        self._on_close(self)
+        """Finish the appends under way, and close; a second call has no effect.
+
+        A call that is cancelled has closed it all the same, or the next call waits for the rest.
+        """
+        if self._closing is None:
+            self._check_process()
+            alive = self._loop is None or not self._loop.is_closed()
+            if alive:
+                self._check_loop()
+            self._closed = True
+            self._on_close(self)
+            self._closing = asyncio.get_running_loop().create_task(self._close(alive))
+        if not self._closing.done():
+            self._check_process()
+            await asyncio.shield(self._closing)
+
+    async def _close(self, alive: bool) -> None:
         opening = self._opening
         if alive and opening is not None and not opening.done():
             opening.cancel()
@@ -735,10 +772,12 @@ class Journal:
             return None
         return parts
 
-    async def _open_to_write(self) -> _Parts:
+    async def _open_to_write(self, seconds: float | None = None) -> _Parts:
+        late = f"opening journal {self.topic!r} took more than {seconds} s: try again"
         try:
             self._check_writable()
-            return await self._open()
+            async with deadline(seconds, lambda: Timeout(late)):
+                return await self._open()
         except CordwoodError as error:
             error.outcome = "not_written"
             raise

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.errors import CordwoodError, Corrupt, Outcome, Trimmed
+from cordwood.errors import CordwoodError, Corrupt, Outcome, Timeout, Trimmed
+from cordwood.log.calls.deadline import deadline
 from cordwood.records import StoredRecord
 from cordwood.store import EventPage, HeadRow
 
@@ -112,6 +113,12 @@ class Looks:
             else:
                 if not await self._is_closed_no_more(look):
                     return look
+
+    async def in_time(self, key: Key, *, events_from: int | None = None, events_stop: int | None = None) -> Look:
+        """`at_fence` for a reader, whose calls take no time limit of their own: the journal's applies."""
+        late = f"{self._topic.name}/{key.partition} did not answer a read of {key.id!r} in {self._topic.timeout:g} s"
+        async with deadline(self._topic.timeout, lambda: Timeout(f"{late}: try again")):
+            return await self.at_fence(key, events_from=events_from, events_stop=events_stop)
 
     async def before_write(self, key: Key) -> Look:
         """Look at the key as of a read fence, for a caller that writes then: an error says that it has not."""

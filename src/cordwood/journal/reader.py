@@ -121,7 +121,7 @@ class EventReader:
         await self._take_first(look)
 
     async def _begin(self) -> None:
-        look = await self._source.looks.at_fence(self._key, events_from=self._next, events_stop=self._stop)
+        look = await self._source.looks.in_time(self._key, events_from=self._next, events_stop=self._stop)
         await self._begin_at(look)
 
     async def _take_first(self, look: Look) -> None:

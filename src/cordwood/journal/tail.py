@@ -47,6 +47,7 @@ class Tail:
         self._held: dict[int, int] = {}  # partitions that stay followed, by how many of their followers
         self._joined: dict[int, int] = {}  # the ends of the logs when their partitions joined
         self._foreign_at: dict[int, float] = {}
+        self._owed: dict[int, int] = {}  # one past the last record that was fed and not taken, by partition
         self._used_at: dict[int, float] = {}
         self._pointers: dict[int, int] = {}
         self._reading: asyncio.Task[None] | None = None
@@ -122,6 +123,7 @@ class Tail:
         if batch.offsets[0] != head.upper or batch.offsets[-1] - head.upper >= len(batch):
             # Records of others are before or between them, or the tail reader has them already. If neither holds, the
             # topic was created again, and the tail reader notices that.
+            self._owed[partition] = batch.offsets[-1] + 1
             self._foreign_at[partition] = self._loop.time()
             self.follow(partition)
             return False
@@ -335,12 +337,21 @@ class Tail:
             for partition, head in list(self._heads.items()):
                 if self._waiting.get(partition) or partition in self._held:
                     continue
-                if partition in self._followed and now - self._foreign_at[partition] > _OWN_ONLY_SECONDS:
+                if partition in self._followed and self._is_own_only(head, now):
                     self._unfollow(partition)
                 if not head.pinned and now - self._used_at[partition] > _IDLE_SECONDS:
                     self._unfollow(partition)
                     self._kept.discard(head)
                     del self._heads[partition]
+
+    def _is_own_only(self, head: PartitionHead, now: float) -> bool:
+        """Whether nobody else has appended lately, and no own record is behind one of others that is still to be read.
+
+        R21: reading decides that one, however long the log takes to answer.
+        """
+        if head.upper < self._owed.get(head.partition, 0):
+            return False
+        return now - self._foreign_at[head.partition] > _OWN_ONLY_SECONDS
 
     def _unfollow(self, partition: int) -> None:
         if partition in self._followed:
