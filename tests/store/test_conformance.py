@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.store import EventStore
+from cordwood.store.cassandra.session import Session
 from cordwood.testing import EventStoreConformance
+from tests.support.store.keyspaces import KEYSPACE, rows_with
 
 
 class TestSqlite(EventStoreConformance):
@@ -23,3 +25,16 @@ class TestSqlite(EventStoreConformance):
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             rows = [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]
         return [row for row in rows if id in row or id.encode() in row]
+
+
+class TestCassandra(EventStoreConformance):
+    guarded = False
+
+    @pytest.fixture
+    def url(self, cassandra_session: Session) -> str:
+        self.link = cassandra_session.link
+        return cassandra_session.name
+
+    async def traces(self, store: EventStore, topic: str, id: str) -> list[object]:
+        """Every row of every table that has the id in any column."""
+        return list(rows_with(self.link, KEYSPACE, topic, id))

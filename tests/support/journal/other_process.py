@@ -18,7 +18,7 @@ from cordwood.journal.opening import journal_config
 from cordwood.store import PartitionChanges, SnapshotGuard, SnapshotRow
 from cordwood.store.sqlite import writing
 from cordwood.store.sqlite.store import SqliteStore, open_sqlite
-from cordwood.store.url import parse_store_url
+from cordwood.store.url import SqliteUrl, parse_store_url
 from cordwood.url import parse_url
 from tests.support.crash.traced_values import say
 
@@ -59,6 +59,7 @@ class PausingStore(SqliteStore):
 
 async def main(log_url: str, store_url: str, what: str, topic: str, segment_size: str, point: str) -> None:
     url = parse_store_url(store_url)
+    assert isinstance(url, SqliteUrl)
     store = PausingStore(url, (await open_sqlite(url))._session)
     store.point = point
     async with cordwood.connect(log_url, read_only=True) as cw:
