@@ -33,7 +33,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "SQLite":
         url = f"sqlite:{tmp_path}/store.db"
     else:
-        url = request.getfixturevalue("clean_cassandra_url")
+        url = request.getfixturevalue("clean_keyspaces").url
     async with await open_store(url) as store:
         yield store
 

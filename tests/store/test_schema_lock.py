@@ -12,12 +12,12 @@ from cordwood.errors import Corrupt, NotFound, Unavailable
 from cordwood.store import KeyChanges, open_store
 from cordwood.store.cassandra import schema
 from cordwood.store.cassandra.driver import Link
-from cordwood.store.cassandra.session import Session
 from cordwood.store.segments import head_segments
 from cordwood.store.url import CassandraUrl, parse_store_url
 from cordwood.testing.cassandra import Node
 from cordwood.testing.store.under_test import batch, bound, event, write
 from cordwood.testing.store.under_test import head as head_row
+from tests.support.store.keyspaces import Keyspaces
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -42,8 +42,8 @@ VERSION_3 = (
 
 
 @pytest.fixture
-def link(cassandra_session: Session) -> Link:
-    return cassandra_session.link
+def link(keyspaces: Keyspaces) -> Link:
+    return keyspaces.link
 
 
 @pytest.fixture

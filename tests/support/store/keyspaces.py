@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cordwood.store.cassandra.session import Session
 
 KEYSPACE = "journal"
+OTHER_KEYSPACE = "rebuilt"
 
 TABLES = {
     "journal": ("id", "topic", "segment"),
@@ -27,26 +28,66 @@ TABLES = {
 """The tables with rows of topics, and their partition keys."""
 
 
-@pytest.fixture(scope="session")
-def cassandra_session(cassandra: Node) -> "Iterator[Session]":
-    """An open keyspace, for all tests of this process."""
-    # The driver is loaded where it is used: it takes a moment.
-    from cordwood.store.cassandra.schema import LockTimes
-    from cordwood.store.cassandra.session import Session
-    from cordwood.store.cassandra.settings import parse_settings
+class Keyspaces:
+    """The keyspaces of one node that its tests share, each made at its first use."""
 
-    settings = parse_settings(CassandraUrl((cassandra.address,), KEYSPACE), {})
-    session = Session(settings, read_only=False, timeout=60, lock=LockTimes())
-    yield session
-    asyncio.run(session.close())
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._sessions: dict[str, Session] = {}
+
+    def session(self, keyspace: str) -> "Session":
+        """An open keyspace."""
+        # The driver is loaded where it is used: it takes a moment.
+        from cordwood.store.cassandra.schema import LockTimes
+        from cordwood.store.cassandra.session import Session
+        from cordwood.store.cassandra.settings import parse_settings
+
+        found = self._sessions.get(keyspace)
+        if found is None:
+            settings = parse_settings(CassandraUrl((self._node.address,), keyspace), {})
+            found = Session(settings, read_only=False, timeout=60, lock=LockTimes())
+            self._sessions[keyspace] = found
+        return found
+
+    @property
+    def url(self) -> str:
+        """The url of the keyspace of the test."""
+        return self.session(KEYSPACE).name
+
+    @property
+    def link(self) -> "Link":
+        """Connections to look at all tables."""
+        return self.session(KEYSPACE).link
+
+    def other_url(self) -> str:
+        """The url of another keyspace, without a row."""
+        session = self.session(OTHER_KEYSPACE)
+        clean(session.link, OTHER_KEYSPACE)
+        return session.name
+
+    def clean(self) -> None:
+        """Delete the rows of the test."""
+        clean(self.link, KEYSPACE)
+
+    async def close(self) -> None:
+        for session in self._sessions.values():
+            await session.close()
+
+
+@pytest.fixture(scope="session")
+def keyspaces(cassandra: Node) -> Iterator[Keyspaces]:
+    """The keyspaces of the node of this process."""
+    keyspaces = Keyspaces(cassandra)
+    yield keyspaces
+    asyncio.run(keyspaces.close())
 
 
 @pytest.fixture
-def clean_cassandra_url(cassandra_session: "Session") -> Iterator[str]:
-    """The url of the shared keyspace, with no row of any topic; the test leaves none."""
-    clean(cassandra_session.link, KEYSPACE)
-    yield cassandra_session.name
-    clean(cassandra_session.link, KEYSPACE)
+def clean_keyspaces(keyspaces: Keyspaces) -> Iterator[Keyspaces]:
+    """The keyspaces, with no row of any topic; the test leaves none."""
+    keyspaces.clean()
+    yield keyspaces
+    keyspaces.clean()
 
 
 def clean(link: "Link", keyspace: str) -> None:
