@@ -16,6 +16,8 @@ from tests.support.journal.journals import TOPIC, Clock, Journals, append, read_
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row, places, rows
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 
 async def journal_with_peer(journals: Journals, segment_size: int = 10_000) -> tuple[Journal, ScalaPeer]:
     journal = await journals.open(single_writer=True, segment_size=segment_size)

@@ -11,6 +11,8 @@ from tests.support.journal.journals import TOPIC, Journals, append, read_texts
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import rows, rows_of_log
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 CALLS: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "append": lambda journal: journal.append("A", [Event.empty()]),
     "append with expected": lambda journal: journal.append("A", [Event.empty()], expected=1),

@@ -40,9 +40,11 @@ def _as_is(value: Any) -> Any:
     return value
 
 
-def _ms(value: str | int | None) -> int | None:
+def _ms(value: str | int | None) -> str | int | None:
     if not isinstance(value, str):
         return value  # a time of our own tables
+    if value.startswith(("+", "-")):
+        return value  # beyond the calendar
     return round(datetime.strptime(value, "%Y-%m-%d %H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp() * 1000)
 
 

@@ -1,5 +1,6 @@
 """`EventStore` on a session: checks the arguments, and runs the calls of `reading` and `writing`."""
 
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -186,11 +187,11 @@ class CassandraStore(EventStore):
         return done
 
     async def _how(self, topic: str, began: float | None) -> writing.Writing:
-        # A binding never changes, but by an operation that needs all replicators stopped. Without one there are no
-        # cells of another program that ours would have to follow.
+        # A binding never changes, but by an operation that needs all replicators stopped. Journals bind their topics:
+        # what is written without one follows the clock.
         bound = self._bindings.get(topic) or await self.binding(topic)
         return writing.Writing(
-            0 if bound is None else bound.base_us,
+            time.time_ns() // 1000 if bound is None else bound.base_us,
             _DEFAULT_SEGMENT_SIZE if bound is None else bound.segment_size,
             freshness(boot_seconds() if began is None else began),
             lambda id: self._older.get((topic, id)),

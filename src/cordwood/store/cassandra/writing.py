@@ -82,6 +82,7 @@ class _Planner:
         self._to = to = _Statements(*[await self._call.statement(getattr(cql, name)) for name in _Statements._fields])
         changes = self._changes
         stored = await self._stored(changes.keys)
+        left = await self._left_over([key.id for key in changes.keys if key.purge is not None and key.id not in stored])
         letters = [self._letter(to.put_letter, letter) for letter in changes.dead_letters]
         hidden: list[Bound] = []
         removed: list[Bound] = []
@@ -93,7 +94,7 @@ class _Planner:
             if before is not None:
                 hidden.extend(self._hide(key, before))
             if key.purge is not None:
-                removed.extend(self._purge(key, key.purge, before))
+                removed.extend(self._purge(key, key.purge, before, left.get(key.id, ())))
             if key.deletion is not None:
                 (removed_last if _ends_with_delete(key) else removed).extend(self._delete(key))
             rows.extend(self._rows(key))
@@ -104,6 +105,13 @@ class _Planner:
         """The head rows as they are, of the keys for which the statements depend on them."""
         wanted = [key.id for key in keys if key.purge is not None or _is_amid(key)]
         return await reading.stored_heads(self._call, self._topic, wanted) if wanted else {}
+
+    async def _left_over(self, ids: Sequence[str]) -> dict[str, Sequence[int]]:
+        """The first segments that have rows without a head row, which a Purge takes, too."""
+        first = range(reading.SEGMENTS_AT_ONCE)
+        cql = self._call.cql.parts_with_events
+        answers = await self._call.ask_all(cql, [(id, self._topic, first) for id in ids]) if ids else []
+        return {id: [row[0] for row in answer.rows] for id, answer in zip(ids, answers, strict=True)}
 
     def _at(self, offset: int) -> int:
         return write_time(self._how.base_us, offset)
@@ -124,13 +132,13 @@ class _Planner:
         if through > (head.delete_to or 0):
             yield self._to.hide_events.bind((self._at(offset), through, self._topic, before.segment, key.id))
 
-    def _purge(self, key: KeyChanges, offset: int, before: StoredHead | None) -> Iterator[Bound]:
+    def _purge(self, key: KeyChanges, offset: int, before: StoredHead | None, left: Sequence[int]) -> Iterator[Bound]:
         at = self._at(offset)
         reached, size = key.reached, self._how.segment_size
         if before is not None:
             reached = max(reached, before.head.seq_nr, before.head.delete_to or 0)
             size = before.head.segment_size
-        for segment in segments_through(reached, size):
+        for segment in dict.fromkeys((*segments_through(reached, size), *left)):
             yield self._to.delete_segment.bind((at, key.id, self._topic, segment))
         yield self._to.delete_snapshots.bind((at, self._topic, key.id))
         yield self._to.delete_letters.bind((at, self._topic, self._changes.partition, key.id))
@@ -400,4 +408,13 @@ async def skip(call: Call, topic: str, place: Place, now: int, base_us: int) -> 
         return letter
     at = write_time(base_us, place.offset)
     await call.ask(call.cql.skip_letter, (at, now, topic, place.partition, letter.id or "", place.offset))
+    if letter.id is not None:
+        await _drop_empty_head(call, topic, letter.id, base_us)
     return msgspec.structs.replace(letter, skipped=now)
+
+
+async def _drop_empty_head(call: Call, topic: str, id: str, base_us: int) -> None:
+    """Delete a head row that only closed its key: at its own write time, so that a late copy does not come back."""
+    row = (await reading.stored_heads(call, topic, [id])).get(id)
+    if row is not None and await reading.settled(call, topic, id, row) is None:
+        await call.ask(call.cql.delete_head, (write_time(base_us, row.head.offset), topic, row.segment, id))
