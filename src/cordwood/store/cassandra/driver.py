@@ -415,7 +415,7 @@ def _of_no_host(error: NoHostAvailable, name: str) -> CordwoodError:
 def _of_request(error: BaseException, name: str) -> CordwoodError:
     said = _text(error)
     small = said.lower()
-    if "too large" in small or "oversized" in small or "too big" in small:
+    if any(word in small for word in ("too large", "oversized", "too big", "exceeds allowed maximum")):
         return TooLarge(f"{name}: {said}: a node takes about 16 MB at once")
     if "keyspace" in small and ("does not exist" in small or "unknown" in small):
         return NotFound(f"{name}: {said}: open the store once for writing")
