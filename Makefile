@@ -13,12 +13,12 @@ define PYTHON_CHECK
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), but 3.11 or newer is needed: name one with make PYTHON=python3.12" >&2; exit 1; }
 @$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv or ensurepip: install the package python3-venv" >&2; exit 1; }
 endef
-# Java 17 or newer, which Spark and the Kafka servers of the tests run on.
+# Java 17 or newer, which Spark and the servers of the tests run on.
 JAVA_CHECK = $(PYTHON) -I src/cordwood/java.py 'make test'
 # Maven, unless it has fetched the jars already; `cordwood.testing.servers.maven` decides where they are.
-jars = $${XDG_CACHE_HOME:-$$HOME/.cache}/cordwood/jars/$(1)-$$(sha256sum src/cordwood/testing/kafka/$(2) | cut -c-16)
-MAVEN_CHECK = command -v mvn >/dev/null || { [ -d "$(call jars,kafka,broker.pom.xml)" ] && [ -d "$(call jars,spark-kafka,spark.pom.xml)" ]; } \
-	|| { echo "make test needs Maven to fetch Kafka's jars, and there is no mvn: install it (Debian: maven)" >&2; exit 1; }
+jars = $${XDG_CACHE_HOME:-$$HOME/.cache}/cordwood/jars/$(1)-$$(sha256sum src/cordwood/testing/$(2) | cut -c-16)
+MAVEN_CHECK = command -v mvn >/dev/null || { [ -d "$(call jars,kafka,kafka/broker.pom.xml)" ] && [ -d "$(call jars,spark-kafka,kafka/spark.pom.xml)" ] && [ -d "$(call jars,cassandra,cassandra/node.pom.xml)" ]; } \
+	|| { echo "make test needs Maven to fetch the jars of Kafka and Cassandra, and there is no mvn: install it (Debian: maven)" >&2; exit 1; }
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,11 +54,12 @@ needed:
 	$(PYTHON_CHECK)
 	@java=0; $(JAVA_CHECK) || java=1; ($(MAVEN_CHECK)) && exit $$java
 
-# Kafka's jars are fetched before the tests, because each test has a time limit.
+# The jars of the servers are fetched before the tests, because each test has a time limit.
 # Most tests wait for servers: two processes take two thirds of the time of one (PYTEST_ARGS="-n 0"). By files, so that
 # only the tests of one file share a server.
 test: needed setup
 	@$(BIN)/python -m cordwood.testing.kafka --spark
+	@$(BIN)/python -m cordwood.testing.cassandra
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: setup

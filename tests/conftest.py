@@ -11,6 +11,8 @@ from tests.support.packaging.interpreters import describe_interpreters
 pytest_plugins = [
     "tests.support.lock_order",
     "cordwood.testing.kafka.fixtures",
+    "cordwood.testing.cassandra.fixtures",
+    "tests.support.store.keyspaces",
     "tests.support.surroundings",
     "tests.support.golden",
     "tests.support.spark.session",

@@ -49,6 +49,8 @@ ORDER: Final = {
     "kafka.consumers": NO_IO,
     "kafka.producer": NO_IO,
     "kafka.reader": NO_IO,
+    "store.cassandra.links": NO_IO,
+    "store.cassandra.session": NO_IO,
     "calls.threads": NO_IO,
     "env.timer": NO_IO,
     "env.workers": NO_IO,

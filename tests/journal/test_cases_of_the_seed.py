@@ -15,6 +15,8 @@ from tests.support.journal.journals import TOPIC, Journals, append, read_texts
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row, places, snapshot_numbers
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 Step = Callable[[Journal], Awaitable[object]]
 
 

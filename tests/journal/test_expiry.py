@@ -15,6 +15,8 @@ from tests.support.journal.journals import TOPIC, Clock, Journals, append, put, 
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row, tables
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 DAY = timedelta(days=1)
 
 
@@ -150,6 +152,7 @@ class AppendsMeanwhile(SqliteStore):
             yield page
 
 
+@pytest.mark.kinds("folder and SQLite", "Kafka and SQLite")
 async def test_a_journal_that_grows_meanwhile_is_purged_by_a_later_run(journals: Journals) -> None:
     clock = Clock()
     journal = await journals.open(clock=clock)

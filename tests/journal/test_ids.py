@@ -7,6 +7,8 @@ import pytest
 from cordwood import Conflict, Event
 from tests.support.journal.journals import Journals, append
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 
 async def test_the_result_of_a_large_append_is_repeated_whole(journals: Journals) -> None:
     journal = await journals.open()

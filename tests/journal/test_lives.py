@@ -13,6 +13,8 @@ from tests.support.journal.journals import Journals, append, put, read_texts, te
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row, places
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 
 async def two_lives(journals: Journals, replicate: bool) -> tuple[Journal, str]:
     """A journal in its second life, with events 1 to 3, and the name of its first one."""

@@ -9,9 +9,10 @@ import pytest
 from cordwood import Journal, Unavailable
 from tests.support.crash.programs import Output, program
 from tests.support.journal.journals import TOPIC, Journals, append, put, read_texts
-from tests.support.journal.stored_rows import head_row, places, query, rebuilt_rows, rows_of_log, snapshot_numbers
+from tests.support.journal.stored_rows import head_row, places, rebuilt_rows, rows, rows_of_log, snapshot_numbers
 
-pytestmark = pytest.mark.processes
+ON_SQLITE = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite")
+pytestmark = [pytest.mark.processes, pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")]
 
 SEGMENT_SIZE = 2
 
@@ -36,7 +37,7 @@ def resume(output: Output) -> list[str]:
 async def check(journals: Journals, journal: Journal) -> None:
     """The store has what follows from the log, and nothing else."""
     assert rows_of_log(journals) == await rebuilt_rows(journals, segment_size=SEGMENT_SIZE)
-    (pointer,) = query(journals, "SELECT offset FROM pointer2")
+    (pointer,) = rows(journals, "pointer2")
     async with (await journals.connect()).log(TOPIC).read() as reader:
         actions = [record.offset async for batch in reader for record in batch if record.key is not None]
     assert pointer["offset"] >= actions[-1]  # a Mark, which has no key, may follow
@@ -128,6 +129,7 @@ async def test_a_replicator_that_was_overtaken_continues(journals: Journals) -> 
     await check(journals, journal)
 
 
+@ON_SQLITE
 async def test_one_that_stops_in_its_transaction_harms_nothing(journals: Journals) -> None:
     await begun(journals)
     journal = await journals.open(segment_size=SEGMENT_SIZE, timeout=1)
@@ -144,12 +146,42 @@ async def test_one_that_stops_in_its_transaction_harms_nothing(journals: Journal
     await check(journals, journal)
 
 
+@ON_SQLITE
 async def test_one_that_dies_in_its_transaction_leaves_nothing(journals: Journals) -> None:
     journal = await begun(journals)
     with paused(journals, "catch_up", "inside its transaction") as other:
         other.kill()
     assert places(journals, "A") == []
     await journal.catch_up()
+    await check(journals, journal)
+
+
+@pytest.mark.kinds("folder and Cassandra", "Kafka and Cassandra")
+@pytest.mark.parametrize("new_life", [False, True])
+async def test_one_that_stops_amid_its_statements_brings_nothing_back(journals: Journals, new_life: bool) -> None:
+    journal = await begun(journals)
+    with paused(journals, "catch_up", "amid its statements") as other:
+        assert places(journals, "A") == [(1, 0), (2, 0), (3, 1)], "its rows are there, and no head row"
+        assert head_row(journals, "A") is None
+        await journal.purge("A")
+        if new_life:
+            await append(journal, "A", "new")
+        await journal.catch_up()
+        assert places(journals, "A") == ([(1, 0)] if new_life else [])
+        assert resume(other) == ["done"]
+    assert places(journals, "A") == ([(1, 0)] if new_life else [])
+    assert (head_row(journals, "A") is not None) == new_life
+    await check(journals, journal)
+
+
+@pytest.mark.kinds("folder and Cassandra")
+async def test_one_that_dies_amid_its_statements_is_finished_by_the_next(journals: Journals) -> None:
+    journal = await begun(journals)
+    with paused(journals, "catch_up", "amid its statements") as other:
+        other.kill()
+    assert await read_texts(journal, "A") == {1: "1", 2: "2", 3: "3"}
+    await journal.catch_up()
+    assert places(journals, "A") == [(1, 0), (2, 0), (3, 1)]
     await check(journals, journal)
 
 

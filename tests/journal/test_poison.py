@@ -15,6 +15,8 @@ from cordwood.journal.value import encode_value
 from tests.support.journal.journals import Journals, append, put, read_texts, texts
 from tests.support.journal.stored_rows import head_row, places
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 BAD_HEADER = b"\xff no JSON"
 
 

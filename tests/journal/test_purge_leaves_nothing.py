@@ -10,6 +10,8 @@ from tests.support.journal.journals import TOPIC, Clock, Journals, append, put, 
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import tables
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra", "Kafka and Cassandra")
+
 ID = "secret-id"
 PAYLOAD = "secret-payload"
 

@@ -11,7 +11,7 @@ from tests.support.crash.programs import program
 from tests.support.journal.journals import TOPIC, Journals, append, read_texts
 from tests.support.journal.stored_rows import rebuilt_rows, rows_of_log
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")]
 
 SEGMENT_SIZE = 3
 KEYS = 4

@@ -14,6 +14,8 @@ from tests.support.journal.journals import TOPIC, Journals, append, read, read_t
 from tests.support.journal.scala_peer import ScalaPeer
 from tests.support.journal.stored_rows import head_row
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 
 async def shared(journals: Journals, **options: Any) -> tuple[Journal, ScalaPeer]:
     journal = await journals.open(single_writer=True, **options)

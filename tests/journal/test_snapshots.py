@@ -13,6 +13,8 @@ from cordwood.store import SnapshotGuard, SnapshotRow
 from tests.support.journal.journals import TOPIC, Clock, Journals, append
 from tests.support.journal.stored_rows import snapshot_numbers
 
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
+
 
 async def recovered(journal: Journal, key: str) -> tuple[int | None, list[int], int | None]:
     """The number of the snapshot, those of the events, and that of the journal."""

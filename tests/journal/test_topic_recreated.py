@@ -9,7 +9,9 @@ from cordwood import Batch, Conflict, CordwoodError, Event, Journal
 from cordwood.store import Binding, PartitionChanges
 from tests.support.journal.journals import TOPIC, Journals, append, read_texts
 from tests.support.journal.scala_peer import ScalaPeer
-from tests.support.journal.stored_rows import query, rows_of_log
+from tests.support.journal.stored_rows import rows, rows_of_log
+
+pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
 
 CALLS: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "append": lambda journal: journal.append("A", [Event.empty()]),
@@ -114,7 +116,7 @@ async def test_the_first_use_writes_the_row_once(journals: Journals) -> None:
     info = await (await journals.connect()).topic(TOPIC)
     assert (binding.topic_id, binding.partitions, binding.segment_size) == (info.id, 3, 7)
     assert (binding.single_writer, binding.replicator) == (False, "cordwood")
-    (row,) = query(journals, "SELECT * FROM setting WHERE key = 'cordwood/orders'")
+    (row,) = [row for row in rows(journals, "setting") if row["key"] == "cordwood/orders"]
     assert row["value"]
 
 
@@ -168,8 +170,7 @@ async def test_pointers_without_a_row_ask_for_a_single_writer(journals: Journals
 async def test_our_own_records_bind_to_a_new_store(journals: Journals) -> None:
     # The store was lost, and is built again from the log.
     await append(await journals.open(), "A", "1")
-    path = journals.kind.store_url.removesuffix(".db") + "-2.db"
-    rebuilt = await journals.open(store=path)
+    rebuilt = await journals.open(store=journals.kind.new_store_url())
     await rebuilt.catch_up()
     assert await read_texts(rebuilt, "A") == {1: "1"}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.testing.cassandra.java import fetch_jars as fetch_cassandra
 from cordwood.testing.kafka.java import fetch_jars
 from cordwood.testing.kafka.spark import spark_jars
 from cordwood.testing.servers import maven
@@ -19,6 +20,7 @@ FILES = [
     "pyproject.toml",
     "src/cordwood/_version.py",
     "src/cordwood/java.py",
+    "src/cordwood/testing/cassandra/node.pom.xml",
     "src/cordwood/testing/kafka/broker.pom.xml",
     "src/cordwood/testing/kafka/spark.pom.xml",
 ]
@@ -26,7 +28,9 @@ NO_JAVA = (
     "make test needs Java, and there is none: install Java 17 or newer (Debian: openjdk-17-jre-headless),"
     " or set JAVA_HOME to one"
 )
-NO_MAVEN = "make test needs Maven to fetch Kafka's jars, and there is no mvn: install it (Debian: maven)"
+NO_MAVEN = (
+    "make test needs Maven to fetch the jars of Kafka and Cassandra, and there is no mvn: install it (Debian: maven)"
+)
 
 
 class Machine:
@@ -140,4 +144,6 @@ def test_whoever_has_the_jars_needs_no_maven(machine: Machine, monkeypatch: pyte
     fetch_jars()
     assert machine.make("needed") == (2, [NO_MAVEN])
     spark_jars()
+    assert machine.make("needed") == (2, [NO_MAVEN])
+    fetch_cassandra()
     assert machine.make("needed") == (0, [])

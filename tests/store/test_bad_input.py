@@ -28,9 +28,13 @@ HUGE = 2**63
 Call = Callable[[EventStore], Awaitable[object]]
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[EventStore]:
-    async with await open_store(f"sqlite:{tmp_path}/store.db") as store:
+@pytest.fixture(params=["SQLite", "Cassandra"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
+    if request.param == "SQLite":
+        url = f"sqlite:{tmp_path}/store.db"
+    else:
+        url = request.getfixturevalue("clean_keyspaces").url
+    async with await open_store(url) as store:
         yield store
 
 
@@ -132,12 +136,6 @@ async def test_sqlite_takes_no_settings(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="config has password, user: leave them out"):
         await open_store(f"sqlite:{tmp_path}/store.db", config={"user": "me", "password": "secret"})
     assert os.listdir(tmp_path) == []
-
-
-async def test_cassandra_is_unsupported_for_now() -> None:
-    with pytest.raises(Unavailable) as caught:
-        await open_store("cassandra://host/journal")
-    assert caught.value.reason == "unsupported"
 
 
 @pytest.mark.parametrize("read_only", [False, True])

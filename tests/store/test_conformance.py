@@ -7,6 +7,7 @@ import pytest
 
 from cordwood.store import EventStore
 from cordwood.testing import EventStoreConformance
+from tests.support.store.keyspaces import Keyspaces, rows_with
 
 
 class TestSqlite(EventStoreConformance):
@@ -23,3 +24,18 @@ class TestSqlite(EventStoreConformance):
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             rows = [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]
         return [row for row in rows if id in row or id.encode() in row]
+
+
+class TestCassandra(EventStoreConformance):
+    guarded = False
+
+    @pytest.fixture
+    def url(self, keyspaces: Keyspaces) -> str:
+        # Of its own: other tests expect theirs to be clean.
+        session = keyspaces.session("conformance")
+        self.link = session.link
+        return session.name
+
+    async def traces(self, store: EventStore, topic: str, id: str) -> list[object]:
+        """Every row of every table that has the id in any column."""
+        return list(rows_with(self.link, "conformance", topic, id))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.errors import InvalidInput, Unavailable
-from cordwood.store.url import SqliteUrl, parse_store_url
+from cordwood.store.url import CassandraUrl, SqliteUrl, parse_store_url
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def test_a_url_names_an_absolute_path(url: str, path: str) -> None:
 
 def test_a_relative_path_begins_at_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse_store_url("sqlite:store.db").path == tmp_path / "store.db"
+    assert parse_store_url("sqlite:store.db") == SqliteUrl(tmp_path / "store.db")
 
 
 def test_a_path_of_any_bytes_survives(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff\xfe.db")
-    assert parse_store_url(str(SqliteUrl(path))).path == path
+    assert parse_store_url(str(SqliteUrl(path))) == SqliteUrl(path)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,30 @@ def test_a_path_of_any_bytes_survives(tmp_path: Path) -> None:
         ("sqlite:a%00b", "NUL"),
         ("sqlite:a\ud800", "lone surrogate"),
         ("postgres://host/db", "the scheme 'postgres' is unknown"),
+        ("cassandra:host/journal", "two slashes come before the nodes"),
+        ("cassandra://host", "after the nodes comes /KEYSPACE"),
+        ("cassandra://host/", "after the nodes comes /KEYSPACE"),
+        ("cassandra://host/a-b", "1 to 48 letters, digits and '_'"),
+        ("cassandra://host/" + "k" * 49, "1 to 48 letters, digits and '_'"),
+        ("cassandra:///journal", "each node is HOST or HOST:PORT"),
+        ("cassandra://a,,b/journal", "each node is HOST or HOST:PORT"),
+        ("cassandra://host:x/journal", "each node is HOST or HOST:PORT"),
+        ("cassandra://host:0/journal", "the port 0 of 'host' is not between 1 and 65535"),
+        ("cassandra://host:65536/journal", "the port 65536 of 'host'"),
+        ("cassandra://me:secret@host/journal", "put username and password into the store's config"),
+        ("cassandra://host/journal?consistency=ONE", "consistency is 'ONE': it is one of LOCAL_QUORUM, QUORUM"),
+        ("cassandra://host/journal?local_dc=", "local_dc has no value"),
+        ("cassandra://host/journal?local_dc=a&local_dc=b", "local_dc is set twice"),
+        ("cassandra://host/journal?password=secret", "its setting 'password' is unknown"),
+        ("cassandra://host/journal?local_dc=%ff", "local_dc is not UTF-8"),
     ],
 )
 def test_a_wrong_url_names_its_mistake_and_the_remedy(url: str, why: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_store_url(url)
     assert why in str(caught.value)
-    assert "(allowed: sqlite:PATH)" in str(caught.value)
+    assert "(allowed: sqlite:PATH or cassandra://HOST:PORT" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_wrong_url_shows_no_password() -> None:
@@ -70,11 +87,19 @@ def test_a_wrong_url_shows_no_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_cassandra_is_unsupported_for_now() -> None:
-    with pytest.raises(Unavailable, match=r"no store on Cassandra: use sqlite:PATH") as caught:
-        parse_store_url("cassandra://me:secret@host/journal")
-    assert caught.value.reason == "unsupported"
-    assert "secret" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("url", "parsed"),
+    [
+        ("cassandra://host/journal", CassandraUrl(("host:9042",), "journal")),
+        ("cassandra://a,b:19042/journal", CassandraUrl(("a:9042", "b:19042"), "journal")),
+        ("CASSANDRA://[::1]:1/Journal_2", CassandraUrl(("[::1]:1",), "Journal_2")),
+        ("cassandra://a/k?local_dc=dc%201", CassandraUrl(("a:9042",), "k", "dc 1")),
+        ("cassandra://a/k?consistency=quorum&local_dc=b", CassandraUrl(("a:9042",), "k", "b", "QUORUM")),
+    ],
+)
+def test_a_url_names_nodes_and_a_keyspace(url: str, parsed: CassandraUrl) -> None:
+    assert parse_store_url(url) == parsed
+    assert parse_store_url(str(parsed)) == parsed
 
 
 def test_a_url_is_a_str() -> None:

@@ -37,7 +37,10 @@ def journal_config(
     if store is None:
         store = default_store(url)
         if store is None:
-            raise InvalidInput(f"a journal on {url} needs a store, and only a folder has one: name store='sqlite:PATH'")
+            raise InvalidInput(
+                f"a journal on {url} needs a store, and only a folder has one: name store='sqlite:PATH' or"
+                " 'cassandra://HOST/KEYSPACE'"
+            )
     store = str(parse_store_url(store))  # a relative path means the folder at the call
     if whole_number("partitions", partitions) < 1:
         raise InvalidInput(f"partitions is {partitions}: a topic has at least 1")

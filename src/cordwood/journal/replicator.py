@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, Trimmed, Unavailable, reason_of
 from cordwood.log.calls.outcome import copy_for_caller
 from cordwood.records import StoredBatch, StoredRecord
-from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges
+from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges, boot_seconds
 
 from .action import Append
 from .fold import KeyFold, KeyRecord, Poison, Topic
@@ -313,22 +313,32 @@ class Replicator:
                 part = part[bisect_left(part.offsets, self._next(partition)) :]
                 if not len(part):
                     break
+                began = boot_seconds()  # before its head rows are read: the age of the batch (R24)
                 heads = await self._topic.store.heads(self._topic.name, ids_of(part))
                 folded = fold_batch(part, heads, self._topic.facts(partition), self._topic.name)
-                if await self._write(partition, part.offsets[folded.records - 1], folded.keys, folded.dead_letters):
+                pointer = part.offsets[folded.records - 1]
+                if await self._write(partition, pointer, folded.keys, folded.dead_letters, began):
                     self.stats.records += folded.records
                     self.stats.events += folded.events
                     self.stats.dead += len(folded.dead_letters)
 
-    async def _write(self, partition: int, pointer: int, keys: list[KeyChanges], dead: list[DeadLetter]) -> bool:
+    async def _write(
+        self,
+        partition: int,
+        pointer: int,
+        keys: list[KeyChanges],
+        dead: list[DeadLetter],
+        began: float | None = None,
+    ) -> bool:
         after = self._pointers[partition]
-        changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead)
+        changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead, began)
         if not await self._topic.store.write(changes):
             # Another replicator was faster: continue after its pointer.
             await self._load_pointers()
             if self._next(partition) <= pointer:
                 raise Unavailable(
-                    f"the pointer of {self._topic.name}/{partition} moved while a batch was written", reason="busy"
+                    f"a batch of {self._topic.name}/{partition} was not written: its pointer moved, or it is too old",
+                    reason="busy",
                 )
             return False
         self._pointers[partition] = pointer

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cordwood.errors import Conflict, InvalidInput
-from cordwood.store import SnapshotGuard, SnapshotRow
+from cordwood.store import SnapshotGuard, SnapshotRow, boot_seconds
 
 from .fold import exists, seq_nr_of
 from .look import Key, Look, Looks
@@ -34,6 +34,7 @@ class Snapshots:
         self._looks = looks
 
     async def save(self, key: Key, seq_nr: int, payload: bytes, newest: int) -> None:
+        began = boot_seconds()
         look = await self._looks.before_write(key)
         look.check_open(self._topic.name, key.id, "not_written")
         state = look.state
@@ -43,7 +44,7 @@ class Snapshots:
                 outcome="not_written",
             )
         row = SnapshotRow(state.life, seq_nr, self._topic.now_ms(), payload)
-        guard = SnapshotGuard(key.partition, look.fence)
+        guard = SnapshotGuard(key.partition, look.fence, began)
         if not await self._topic.store.save_snapshot(self._topic.name, key.id, row, newest, guard):
             raise Conflict(
                 f"journal {key.id!r} of {self._topic.name!r} was purged while its snapshot was saved: read it anew",
@@ -76,10 +77,11 @@ class Snapshots:
         return await self._topic.store.snapshots(self._topic.name, key.id)
 
     async def delete(self, key: Key, through: int) -> None:
+        began = boot_seconds()
         look = await self._looks.before_write(key)
         state = look.state
         if state is not None and state.life is not None:
-            guard = SnapshotGuard(key.partition, look.fence)
+            guard = SnapshotGuard(key.partition, look.fence, began)
             await self._topic.store.delete_snapshots(self._topic.name, key.id, state.life, through, guard)
 
 

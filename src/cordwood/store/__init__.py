@@ -4,6 +4,7 @@ A store needs no log, and knows no engine. It keeps rows; which actions count is
 `cordwood.journal`. It may import `records`, and of `log` only `calls`.
 """
 
+from .boot_clock import boot_seconds
 from .interface import EventPage, EventStore, ScanPart, SnapshotGuard, TopicPointers
 from .opening import open_store
 from .rows import Binding, DeadLetter, Deletion, EventRow, HeadRow, KeyChanges, Lease, PartitionChanges, SnapshotRow
@@ -23,5 +24,6 @@ __all__ = [
     "SnapshotGuard",
     "SnapshotRow",
     "TopicPointers",
+    "boot_seconds",
     "open_store",
 ]

@@ -52,6 +52,8 @@ class SnapshotGuard(NamedTuple):
     partition: int
     fence: int
     """One past the last offset that the read fence covered."""
+    began: float | None = None
+    """The second of the boot clock before the read fence was taken; None: now."""
 
 
 class EventStore(ABC):
@@ -156,7 +158,8 @@ class EventStore(ABC):
         """Write a batch of a partition, and move its pointer last (R24).
 
         False: the pointer is not where the batch began, and nothing was written. A batch that is written twice, or half
-        and then again, changes nothing.
+        and then again, changes nothing. A store with write times does not compare the pointer: the batch of another
+        replicator changes nothing there. It returns False for a batch that is an hour old.
         """
 
     # --- snapshots

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from cordwood.errors import InvalidInput
 from cordwood.store.interface import EventStore
-from cordwood.store.url import parse_store_url
+from cordwood.store.url import CassandraUrl, parse_store_url
 
 NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 TIMEOUT_SECONDS_MAX = 86_400.0
@@ -19,7 +19,8 @@ async def open_store(
     """Open the store of a url, and create it if it does not exist.
 
     `read_only=True` writes nothing, and raises `NotFound` for a store that does not exist. `timeout` applies to the
-    opening and to each call.
+    opening and to each call. `config` has the secrets of a store on Cassandra: `username` and `password`, and the paths
+    `tls.ca`, `tls.cert` and `tls.key`.
 
     ```python
     async with await open_store("sqlite:./store.db") as store:
@@ -27,13 +28,18 @@ async def open_store(
     ```
     """
     target = parse_store_url(url)
+    seconds = _checked_timeout(timeout)
+    # A library is loaded where it is used.
+    if isinstance(target, CassandraUrl):
+        from cordwood.store.cassandra import open_cassandra
+
+        return await open_cassandra(target, config, read_only=read_only, timeout=seconds)
     if config:
         names = ", ".join(sorted(map(str, config)))
         raise InvalidInput(f"{target} takes no settings, and config has {names}: leave them out")
-    # SQLite's library is loaded where it is used.
     from cordwood.store.sqlite import open_sqlite
 
-    return await open_sqlite(target, read_only=read_only, timeout=_checked_timeout(timeout))
+    return await open_sqlite(target, read_only=read_only, timeout=seconds)
 
 
 def _checked_timeout(timeout: float) -> float:

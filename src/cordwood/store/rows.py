@@ -135,6 +135,9 @@ class PartitionChanges(msgspec.Struct, frozen=True):
     """The highest offset of the batch: the pointer once it is written."""
     keys: Sequence[KeyChanges] = ()
     dead_letters: Sequence[DeadLetter] = ()
+    began: float | None = None
+    """The second of the boot clock before its head rows were read (`boot_seconds`); None: now. A store with write times
+    writes nothing of a batch that is an hour old."""
 
 
 class SnapshotRow(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Journals of one test: a log and a store of their own, opened as often as the test needs, and closed at its end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cordwood
 from cordwood import Appended, Batch, Client, Event, EventStore, Journal, StoredEvent
@@ -12,6 +12,9 @@ from cordwood.log import Engine
 from cordwood.log.partitioning import partition_of
 from cordwood.store.opening import open_store
 from cordwood.url import parse_url
+
+if TYPE_CHECKING:
+    from cordwood.store.cassandra.driver import Link
 
 TOPIC = "orders"
 AGREE_SECONDS = 0.2
@@ -38,6 +41,10 @@ class Kind:
     name: str
     log_url: str
     store_url: str
+    new_store_url: Callable[[], str]
+    """The url of another store, which is empty."""
+    link: "Link | None" = None
+    """On Cassandra: connections to look at its tables."""
 
 
 class Journals:

@@ -23,7 +23,7 @@ from cordwood.store import (
 )
 from cordwood.store.sqlite import SqliteStore
 from cordwood.store.sqlite.session import open_session
-from cordwood.store.url import parse_store_url
+from cordwood.store.url import SqliteUrl, parse_store_url
 from cordwood.testing.store.bindings import Bindings
 from cordwood.testing.store.closing import Closing
 from cordwood.testing.store.concurrency import Concurrency
@@ -56,6 +56,7 @@ class Broken(StoreUnderTest):
 
     async def open(self, url: str, read_only: bool = False) -> EventStore:
         target = parse_store_url(url)
+        assert isinstance(target, SqliteUrl)
         return self.store_class(target, await open_session(target.path, read_only=read_only, timeout=30))
 
 

@@ -20,8 +20,9 @@ def test_without_pytest_the_suite_says_in_one_line_what_to_install(missing: str)
 
 
 @pytest.mark.processes
-def test_the_kafka_servers_do_without_pytest() -> None:
-    ran = run("import sys; sys.modules['pytest'] = None; from cordwood.testing.kafka import Broker; print(Broker)")
+@pytest.mark.parametrize("server", ["kafka import Broker", "cassandra import Node"])
+def test_the_servers_do_without_pytest(server: str) -> None:
+    ran = run(f"import sys; sys.modules['pytest'] = None; from cordwood.testing.{server}")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 

@@ -222,7 +222,7 @@ def delete_snapshots(
     db.execute(
         "DELETE FROM cordwood_snapshot WHERE topic = ? AND id = ? AND life = ? AND seq_nr <= ?"
         " AND NOT (partition = ? AND offset >= ?)",
-        (topic, id, life, through, *guard),
+        (topic, id, life, through, guard.partition, guard.fence),
     )
 
 

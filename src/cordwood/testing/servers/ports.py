@@ -2,6 +2,7 @@
 
 import random
 import socket
+from collections.abc import Sequence
 
 LOOPBACK = "127.0.0.1"
 
@@ -10,8 +11,8 @@ LOOPBACK = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
 
 
-def free_ports(count: int) -> list[int]:
-    """Different ports that are free now; another process may take one before the server does.
+def free_ports(count: int, hosts: Sequence[str] = (LOOPBACK,)) -> list[int]:
+    """Different ports that are free now, on all of these addresses; another process may take one before the server.
 
     >>> len(free_ports(3))
     3
@@ -20,17 +21,17 @@ def free_ports(count: int) -> list[int]:
     for port in random.sample(_PORTS, len(_PORTS)):
         if len(ports) == count:
             break
-        if _is_free(port):
+        if all(_is_free(host, port) for host in hosts):
             ports.append(port)
     return ports
 
 
-def _is_free(port: int) -> bool:
+def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
         # As servers do: a port counts as free while the system still remembers its last connections.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True

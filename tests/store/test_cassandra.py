@@ -1,0 +1,296 @@
+"""The store on Cassandra, beyond the suite: its errors, old batches, order of statements, and memory of a page."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from cordwood.errors import InvalidInput, TooLarge, Unavailable
+from cordwood.store import Deletion, EventStore, KeyChanges, boot_seconds, open_store
+from cordwood.store.cassandra import reading
+from cordwood.store.cassandra.driver import Bound
+from cordwood.store.cassandra.session import Call
+from cordwood.store.cassandra.write_time import OLDEST_SECONDS
+from cordwood.store.interface import SnapshotGuard
+from cordwood.testing.cassandra import Node
+from cordwood.testing.cassandra.probe import execute
+from cordwood.testing.servers.ports import free_ports
+from cordwood.testing.store.under_test import (
+    NEXT_LIFE,
+    appended,
+    batch,
+    bound,
+    event,
+    events,
+    events_of,
+    head,
+    head_of,
+    numbers,
+    snapshot,
+    write,
+)
+from tests.support.store.keyspaces import KEYSPACE, Keyspaces, rows_with
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+async def store(clean_keyspaces: Keyspaces) -> AsyncIterator[EventStore]:
+    async with await open_store(clean_keyspaces.url) as store:
+        # As a journal binds it: above what earlier tests have deleted.
+        await store.bind(TOPIC, bound(base_us=time.time_ns() // 1000))
+        yield store
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def crash_at(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """End the next write before its n-th statement."""
+
+    def crash_at(number: int) -> None:
+        sent = 0
+        send = Call.send
+
+        async def counting(self: Call, bound: Bound, *args: Any) -> Any:
+            nonlocal sent
+            if "UPDATE" in _cql(bound) or "INSERT" in _cql(bound) or "DELETE" in _cql(bound):
+                sent += 1
+                if sent == number:
+                    raise Crash
+            return await send(self, bound, *args)
+
+        monkeypatch.setattr(Call, "send", counting)
+
+    return crash_at
+
+
+def _cql(bound: Bound) -> str:
+    prepared = getattr(bound.statement, "prepared_statement", None)
+    return "INSERT" if prepared is None else str(prepared.query_string)  # a batch
+
+
+# --- write times
+
+
+async def test_a_batch_of_an_hour_ago_writes_nothing(store: EventStore) -> None:
+    old = boot_seconds() - OLDEST_SECONDS - 1
+    changes = batch(TOPIC, None, 3, appended("order-1", 1, 3))
+    assert not await store.write(msgspec.structs.replace(changes, began=old))
+    assert await store.pointers(TOPIC) == {}
+    assert await head_of(store, TOPIC, "order-1") is None
+    assert await store.write(msgspec.structs.replace(changes, began=boot_seconds() - OLDEST_SECONDS + 60))
+
+
+async def test_a_snapshot_of_an_hour_ago_is_not_saved(store: EventStore) -> None:
+    old = boot_seconds() - OLDEST_SECONDS - 1
+    assert not await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, SnapshotGuard(0, 4, old))
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, SnapshotGuard(0, 4))
+    await store.delete_snapshots(TOPIC, "order-1", snapshot(3).life, 3, SnapshotGuard(0, 4, old))
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
+
+
+async def test_batches_in_any_order_end_as_their_log_does(store: EventStore, clean_keyspaces: Keyspaces) -> None:
+    first = batch(TOPIC, None, 25, appended("order-1", 1, 25))
+    deleted = KeyChanges("order-1", head(25, 26, delete_to=12), deletion=Deletion(26, 12), reached=25)
+    new = [event(1, 28, life=NEXT_LIFE)]
+    purged = KeyChanges("order-1", head(1, 28, life=NEXT_LIFE), new, purge=27, reached=25)
+    then = [batch(TOPIC, 25, 26, deleted), batch(TOPIC, 26, 28, purged)]
+    for changes in (first, *then, first, then[0], first, then[1], then[0], first):
+        await write(store, changes)
+    assert await events_of(store, TOPIC, "order-1") == new
+    assert await head_of(store, TOPIC, "order-1") == head(1, 28, life=NEXT_LIFE)
+    assert await store.pointers(TOPIC) == {0: 28}
+    assert len(rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-1")) == 2
+
+
+async def test_a_snapshot_saved_after_a_deletion_behind_the_same_fence_stays(store: EventStore) -> None:
+    guard = SnapshotGuard(0, 9)
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, guard)
+    await store.delete_snapshots(TOPIC, "order-1", snapshot(3).life, 9, guard)
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, guard)
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+async def test_a_write_that_ends_anywhere_is_finished_by_the_next(
+    store: EventStore, clean_keyspaces: Keyspaces, crash_at: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    await write(store, batch(TOPIC, None, 25, appended("order-1", 1, 25), appended("order-2", 1, 25)))
+    rows = [event(26, 27)]
+    amid = KeyChanges("order-1", head(26, 27, delete_to=12), rows, deletion=Deletion(26, 12), reached=26)
+    changes = batch(TOPIC, 25, 29, amid, KeyChanges("order-2", None, purge=29, reached=25))
+    crash_at(number)
+    with pytest.raises(Crash):
+        await store.write(changes)
+    monkeypatch.undo()
+    assert await store.pointers(TOPIC) == {0: 25}
+    found = await head_of(store, TOPIC, "order-1")
+    assert found is not None
+    if found.offset < 26:
+        # R25: rows that are gone are below what the head row says. A verdict does not depend on it.
+        live = numbers(await events_of(store, TOPIC, "order-1"))
+        assert set(range((found.delete_to or 0) + 1, 26)) <= set(live)
+        assert found.seq_nr == 25
+    await write(store, changes)
+    assert numbers(await events_of(store, TOPIC, "order-1")) == list(range(13, 27))
+    assert await head_of(store, TOPIC, "order-1") == amid.head
+    assert rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-2") == []
+
+
+# --- pages
+
+
+async def test_large_rows_are_asked_for_a_few_at_a_time(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = events(1, 200, payload_txt="x" * 100_000)
+    await write(store, batch(TOPIC, None, 200, KeyChanges("order-1", head(200, segment_size=1000), rows)))
+    asked: list[int] = []
+    ask = Call.ask
+
+    async def noting(self: Call, cql: str, values: Any = (), fetch_size: Any = None, state: Any = None) -> Any:
+        found = await ask(self, cql, values, fetch_size, state)
+        if cql == self.cql.events:
+            asked.append(len(found.rows))
+        return found
+
+    monkeypatch.setattr(Call, "ask", noting)
+    found = await events_of(store, TOPIC, "order-1", bytes_max=1 << 20)
+    assert numbers(found) == list(range(1, 201))
+    assert asked[0] <= 64, "nothing is known of these rows yet"
+    assert max(asked[1:]) <= 13, asked
+
+
+def test_the_size_of_a_query_follows_the_rows_that_it_found() -> None:
+    sizes = reading.PageSizes()
+    assert sizes.rows("t", 1 << 20, 0) == 64
+    sizes.saw("t", 64, 200)
+    assert sizes.rows("t", 1 << 20, 64) == 256
+    sizes.saw("t", 4096, 200)
+    assert sizes.rows("t", 1 << 20, 0) == 4096
+    sizes.saw("t", 10, 100_000)
+    assert sizes.rows("t", 1 << 20, 0) == 12
+
+
+# --- errors
+
+
+async def test_a_row_that_no_node_takes_is_too_large(store: EventStore) -> None:
+    row = event(1, payload_type="binary", payload_txt=None, payload_bin=bytes(17 << 20))
+    huge = KeyChanges("order-1", head(1), [row])
+    with pytest.raises(TooLarge, match="16 MB"):
+        await store.write(batch(TOPIC, None, 1, huge))
+    assert await store.pointers(TOPIC) == {}
+    await write(store, batch(TOPIC, None, 1, appended("order-1", 1, 1)))
+
+
+async def test_no_node_at_the_address_is_unreachable() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(Unavailable, match="no node can be reached") as caught:
+        await open_store(f"cassandra://127.0.0.1:{port}/journal", timeout=10)
+    assert caught.value.reason == "unreachable"
+    assert caught.value.retryable
+
+
+async def test_files_of_tls_that_are_missing_are_named(cassandra: Node) -> None:
+    with pytest.raises(Unavailable, match=r"check tls\.ca") as caught:
+        await open_store(f"cassandra://{cassandra.address}/journal", config={"tls.ca": "/nowhere/ca.pem"})
+    assert caught.value.reason == "tls"
+
+
+async def test_a_wrong_config_is_refused_before_it_connects() -> None:
+    with pytest.raises(InvalidInput, match="config has user: it may have username"):
+        await open_store("cassandra://127.0.0.1:1/journal", config={"user": "secret"})
+
+
+@pytest.mark.processes
+def test_a_missing_driver_names_the_extra() -> None:
+    code = (
+        "import sys, asyncio; sys.modules['cassandra'] = None; import cordwood; from cordwood.store import open_store\n"
+        "try: asyncio.run(open_store('cassandra://host/journal'))\n"
+        "except cordwood.Unavailable as error: print(error.reason, error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    said = "cassandra://host:9042/journal needs cassandra-driver: pip install 'cordwood[cassandra]'"
+    assert ran.stdout.strip() == f"missing-extra {said}"
+
+
+@pytest.mark.processes
+def test_the_package_loads_no_driver() -> None:
+    code = "import sys, cordwood.store, cordwood.testing.cassandra; print('cassandra' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.processes
+async def test_a_forked_child_has_no_store(store: EventStore) -> None:
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        said = "nothing"
+        try:
+            store.pointers(TOPIC).send(None)
+        except Unavailable as error:
+            said = error.reason
+        finally:
+            os.write(write_end, said.encode())
+            os._exit(0)
+    assert os.read(read_end, 100) == b"forked"
+    await asyncio.to_thread(os.waitpid, child, 0)
+    os.close(read_end)
+    os.close(write_end)
+    await write(store, batch(TOPIC, None, 1, appended("order-1", 1, 1)))
+
+
+# --- logins
+
+SECURE = {
+    "authenticator": {"class_name": "org.apache.cassandra.auth.PasswordAuthenticator"},
+    "authorizer": {"class_name": "org.apache.cassandra.auth.CassandraAuthorizer"},
+    "roles_validity": "0ms",
+    "permissions_validity": "0ms",
+}
+ROOT = ("cassandra", "cassandra")
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Node]:
+    """A node that asks for a login, with a user who may only read."""
+    with Node(SECURE, login=ROOT) as node:
+        execute(node.address, ["CREATE ROLE reader WITH PASSWORD = 'secret' AND LOGIN = true"], ROOT)
+        yield node
+
+
+@pytest.mark.slow
+async def test_a_login_that_is_refused_says_so_without_the_password(secure: Node) -> None:
+    url = f"cassandra://{secure.address}/journal"
+    for config in ({}, {"username": "cassandra", "password": "wr0ng"}):
+        with pytest.raises(Unavailable, match="check username and password") as caught:
+            await open_store(url, config=config)
+        assert caught.value.reason == "permission"
+        assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.slow
+async def test_a_keyspace_without_rights_is_a_matter_of_permission(secure: Node) -> None:
+    url = f"cassandra://{secure.address}/journal"
+    reader = {"username": "reader", "password": "secret"}
+    with pytest.raises(Unavailable, match="rights on the keyspace") as caught:
+        await open_store(url, config=reader)
+    assert caught.value.reason == "permission"
+    async with await open_store(url, config={"username": "cassandra", "password": "cassandra"}) as store:
+        await store.bind(TOPIC, bound())
+        execute(secure.address, ["GRANT SELECT ON KEYSPACE journal TO reader"], ROOT)
+        async with await open_store(url, config=reader, read_only=True) as reading:
+            assert await reading.binding(TOPIC) == bound()
+        async with await open_store(url, config=reader) as writing:
+            with pytest.raises(Unavailable, match="rights on the keyspace") as caught:
+                await writing.write(batch(TOPIC, None, 1, appended("order-1", 1, 1)))
+            assert caught.value.reason == "permission"
