@@ -7,7 +7,7 @@ one sweep, and written as a whole; the pointer moves last. Two replicators at on
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,13 +22,16 @@ from .key import decode_id
 from .look import told_of
 from .reader import user_headers
 from .record_rows import event_rows
-from .topic import JournalTopic
+from .topic import JournalTopic, boot_seconds
 
 _LOGGER = logging.getLogger("cordwood.journal")
 
 EVENTS_MAX = 10_000
 BYTES_MAX = 4 * 1024 * 1024
 _RETRY_SECONDS = (0.1, 60.0)
+_OLD_SECONDS = 3600.0
+_LOOK_AGAIN_SECONDS = 600.0
+"""Long before a batch is too old to write, the replicator looks at the pointers again."""
 _FINAL = (Conflict, Trimmed, Corrupt, InvalidInput)
 """Errors that do not pass by themselves: the replicator ends, and the next call on the journal raises them."""
 
@@ -122,10 +125,16 @@ class Replicator:
         topic: JournalTopic,
         on_pointer: Callable[[int, int], None],
         on_round: Callable[[], None] = lambda: None,
+        check_dead: Callable[[int, Sequence[DeadLetter]], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._topic = topic
         self._on_pointer = on_pointer
         self._on_round = on_round
+        self._check_dead = check_dead
+        self._clock = clock
+        self._looked_at = clock()
+        """When the pointers were read from the store."""
         self._pointers: dict[int, int | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._failure: CordwoodError | None = None
@@ -186,6 +195,29 @@ class Replicator:
             if self._next(partition) < end:
                 await self._write(partition, end - 1, [], [])
 
+    async def replicate_to(self, partition: int, stop: int) -> None:
+        """Replicate one partition up to below `stop`, from the store's pointer on."""
+        await self._load_pointers()
+        start, _ = await self._bounds(partition)
+        if start > self._next(partition):
+            await self._load_pointers()  # another replicator may have passed, and the log was trimmed
+            if start > self._next(partition):
+                raise self._lost(partition, start)
+        if self._next(partition) >= stop:
+            return
+        async with self._topic.read({partition: self._next(partition)}, {partition: stop}) as reader:
+            async for batch in reader:
+                await self._replicate(batch)
+        if self._next(partition) < stop:
+            await self._write(partition, stop - 1, [], [])
+
+    async def accept_loss(self, partition: int) -> None:
+        """Give up the records of a partition that its log no longer has, if there are any."""
+        await self._load_pointers()
+        start, _ = await self._bounds(partition)
+        if start > self._next(partition):
+            await self._accept_loss(partition, start)
+
     async def _run(self) -> None:
         while True:
             try:
@@ -239,6 +271,7 @@ class Replicator:
         return start, end
 
     async def _load_pointers(self) -> None:
+        self._looked_at = self._clock()
         found = await self._topic.store.pointers(self._topic.name)
         self._pointers = {partition: found.get(partition) for partition in range(self._topic.partitions)}
 
@@ -253,17 +286,29 @@ class Replicator:
         self.stats.ends[partition] = batch.offsets[-1] + 1
         for part in split(batch, BYTES_MAX):
             while len(part):
+                if self._clock() - self._looked_at > _LOOK_AGAIN_SECONDS:
+                    await self._load_pointers()
                 part = part[bisect_left(part.offsets, self._next(partition)) :]
                 if not len(part):
                     break
                 heads = await self._topic.store.heads(self._topic.name, ids_of(part))
                 folded = fold_batch(part, heads, self._topic.facts(partition), self._topic.name)
+                if folded.dead_letters and self._check_dead is not None:
+                    await self._check_dead(partition, folded.dead_letters)
                 if await self._write(partition, part.offsets[folded.records - 1], folded.keys, folded.dead_letters):
                     self.stats.records += folded.records
                     self.stats.events += folded.events
                     self.stats.dead += len(folded.dead_letters)
 
     async def _write(self, partition: int, pointer: int, keys: list[KeyChanges], dead: list[DeadLetter]) -> bool:
+        if self._clock() - self._looked_at > _OLD_SECONDS:
+            # R24: another replicator may have deleted these rows so long ago that the store has forgotten it.
+            raise Unavailable(
+                f"a batch of {self._topic.name}/{partition} is older than {_OLD_SECONDS:.0f} s, and was not written:"
+                " the process was paused; it is read again",
+                reason="busy",
+                outcome="not_written",
+            )
         after = self._pointers[partition]
         changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead)
         if not await self._topic.store.write(changes):

@@ -19,6 +19,11 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def boot_seconds() -> float:
+    """The time since the machine was booted, also while it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @dataclass(frozen=True)
 class JournalTopic:
     """A topic that is open: all parts of a journal get it."""
