@@ -60,8 +60,13 @@ def journal_config(
         keep=keep,
         segment_size=segment_size,
         head_bytes_max=head_bytes_max,
-        agree_seconds=0.0 if in_folder else _AGREE_SECONDS,
+        agree_seconds=agree_seconds(url),
     )
+
+
+def agree_seconds(url: Url) -> float:
+    """How long after the first look a second one must agree: where a leader may lag, and not in a folder."""
+    return 0.0 if isinstance(url, FileUrl) else _AGREE_SECONDS
 
 
 def default_store(url: Url) -> str | None:
