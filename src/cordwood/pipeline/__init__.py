@@ -17,11 +17,14 @@ from .session import require_pyspark
 from .session import session as session
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from cordwood.errors import CordwoodError
 
+    from .progressing.metrics import ReplicatorMetrics
     from .replicating.jobs import CatchUpReport
     from .replicating.lagging import Lag
 
@@ -35,6 +38,8 @@ __all__ = [
     "dead_letters",
     "failure_of",
     "lag",
+    "metrics",
+    "progress",
     "read",
     "read_stream",
     "register",
@@ -203,6 +208,43 @@ def lag(
     from .replicating.lagging import lag
 
     return run(lag(places_of(url, store, config, store_config), *topics_of(topics)))
+
+
+def metrics(spark: "SparkSession") -> "ReplicatorMetrics":
+    """Keep numbers about the replicating queries of a session: records, lag, micro-batches, failures.
+
+    It adds a listener to the session, for queries that start from now on. `values()` has the numbers by name, `text()`
+    has them for Prometheus.
+
+    ```python
+    numbers = pipeline.metrics(spark)
+    print(numbers.values()["replicator_batches_total"])
+    ```
+    """
+    require_pyspark()
+    from .progressing.metrics import ReplicatorMetrics
+
+    found = ReplicatorMetrics()
+    spark.streams.addListener(found)
+    return found
+
+
+def progress(spark: "SparkSession", title: str | None = None) -> "AbstractContextManager[object]":
+    """Show the progress of the jobs and replicating queries that run inside of the block, on stderr.
+
+    On a terminal one line shows tasks, rows/s, bytes/s where the source tells them, lag, and the time that is left.
+    Elsewhere there is a line every 10 s. On Spark Connect it shows the time alone, since a client sees no jobs.
+
+    ```python
+    with pipeline.progress(spark, "replay"):
+        entries.write.parquet("lake/metrics")
+    ```
+    """
+    require_pyspark()
+    from .progressing.display import Display
+    from .progressing.status import SparkStatus
+
+    return Display(title or "Spark", SparkStatus(spark).look)
 
 
 def replay(
