@@ -1,4 +1,4 @@
-"""The command `cordwood`, which is also `python -m cordwood`: Ctrl-C is quiet here from the first moment on.
+"""The command `cordwood`, which is also `python -m cordwood`: Ctrl-C is quiet here from its first line on.
 
 Importing the command takes most of the time until it does anything, so an interrupt mostly comes then. Raised there, a
 KeyboardInterrupt may end in a callback of the import system, which prints it and continues. So until the work begins,

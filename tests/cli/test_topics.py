@@ -61,6 +61,13 @@ def test_a_folder_that_does_not_exist_is_said_and_not_made(run: Command, folder:
     assert not folder.exists()
 
 
+def test_the_hint_to_create_has_the_url_that_was_given(run: Command, folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where"
+    hint = f"`cordwood topics create NAME --url 'file:{elsewhere}'` makes it"
+    ran = run("log", "read", "events", "--url", f"file:{elsewhere}")
+    assert ran.err == f"cordwood: {elsewhere} does not exist: {hint}\n"
+
+
 @pytest.mark.parametrize("command", ["log append nope x", "log append nope"])
 def test_only_what_makes_topics_makes_a_folder(run: Command, folder: Path, command: str) -> None:
     ran = run(*command.split(), stdin=b"a line\n")

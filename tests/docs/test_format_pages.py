@@ -404,7 +404,7 @@ class TestJournalSqlite:
 
     def test_the_page_shows_the_tables(self) -> None:
         (shown,) = blocks(self.text, "sql")
-        assert shown == schema._TABLES.lstrip("\n")
+        assert shown == "".join(step.lstrip("\n") for step in schema.STEPS)
 
     def test_a_new_store_has_the_version_and_the_tables_of_the_page(self, tmp_path: Path) -> None:
         with closing(self.written(tmp_path / "store.db")) as db:

@@ -21,6 +21,18 @@ def test_a_folder_of_another_program_is_refused(tmp_path: Path, read_only: bool)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "thesis.tex"]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [["published-papers.html"], ["store.db.bak", "app.py"], ["plogs.txt"], ["coordinator.database"], ["staged2"]],
+)
+def test_names_that_only_begin_as_ours_are_foreign(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).write_text("of another program")
+    with pytest.raises(InvalidInput, match="is not a folder of logs"):
+        cordwood.sync.connect(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
 def test_hidden_files_and_an_empty_mount_may_be_there(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").touch()
     (tmp_path / "lost+found").mkdir()

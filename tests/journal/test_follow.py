@@ -285,9 +285,9 @@ async def test_a_slow_follower_continues_in_the_store_after_a_trim(journals: Jou
         if lead:
             await take(reader, lead)
         await other.catch_up()
-        keeper = (await journal._open()).keeper
-        assert keeper is not None
-        await keeper.trim()
+        trimmer = (await journal._open()).trimmer
+        assert trimmer is not None
+        await trimmer.trim()
         await append(other, "A", "301")
         assert await take(reader, 301 - lead) == [f"{number}" for number in range(lead + 1, 302)]
         await append(other, "B", "1")

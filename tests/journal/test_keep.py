@@ -18,9 +18,9 @@ async def start_of(journals: Journals, partition: int = 0) -> int:
 
 
 async def trim(journal: Journal) -> dict[int, int]:
-    keeper = (await journal._open()).keeper
-    assert keeper is not None
-    return await keeper.trim()
+    trimmer = (await journal._open()).trimmer
+    assert trimmer is not None
+    return await trimmer.trim()
 
 
 async def test_records_stay_for_keep_and_until_they_are_replicated(journals: Journals) -> None:
@@ -77,7 +77,7 @@ async def test_a_background_task_trims(journals: Journals) -> None:
 async def test_without_keep_nothing_is_trimmed(journals: Journals) -> None:
     journal = await journals.open(keep=None, replicate=True)
     await append(journal, "A", "1")
-    assert (await journal._open()).keeper is None
+    assert (await journal._open()).trimmer is None
 
 
 async def test_a_journal_creates_its_topic_without_retention(journals: Journals) -> None:

@@ -134,13 +134,13 @@ async def test_the_log_has_nothing_after_keep(journals: Journals) -> None:
     report = await journal.purge(ID)
     assert report.log_until == clock.now + timedelta(days=1)
     await journal.catch_up()
-    keeper = (await journal._open()).keeper
-    assert keeper is not None
+    trimmer = (await journal._open()).trimmer
+    assert trimmer is not None
     clock.now = report.log_until
-    await keeper.trim()
+    await trimmer.trim()
     assert await mentions(client) == 1  # the Purge itself is exactly as old as `keep` allows
     clock.pass_by(timedelta(milliseconds=1))
-    await keeper.trim()
+    await trimmer.trim()
     assert await mentions(client) == 0
     assert await journal.pointer(ID) is None
 

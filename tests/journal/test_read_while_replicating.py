@@ -68,7 +68,7 @@ async def test_reads_agree_while_the_replicator_is_killed(
     entities = [Entity(journal, f"key-{n}", chance) for n in range(KEYS)]
     for entity in entities:
         await entity.step()
-    keeper = (await journal._open()).keeper
+    trimmer = (await journal._open()).trimmer
     urls = journals.kind.log_url, journals.kind.store_url
 
     async def work(entity: Entity, killed: asyncio.Event) -> None:
@@ -76,8 +76,8 @@ async def test_reads_agree_while_the_replicator_is_killed(
             await entity.step()
 
     async def trim(killed: asyncio.Event) -> None:
-        while keeper is not None and not killed.is_set():
-            await keeper.trim()
+        while trimmer is not None and not killed.is_set():
+            await trimmer.trim()
             await entities[0].check()
 
     for _ in range(max(1, pytestconfig.getoption("kills") // 5)):

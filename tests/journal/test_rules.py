@@ -10,7 +10,7 @@ import pytest
 import cordwood
 from cordwood import Client, Conflict, Event, Journal, Trimmed
 from cordwood.journal.fence import Fences
-from cordwood.journal.keep import Keeper
+from cordwood.journal.keep import LogTrimmer
 from cordwood.journal.topic import system_ms
 
 A = [Event.text("a")]
@@ -90,13 +90,13 @@ async def test_r42_no_trim_overtakes_the_replicator(tmp_path: Path) -> None:
         journal = await unreplicated(cw)
         assert journal._parts is not None
         later = replace(journal._parts.topic, now_ms=lambda: system_ms() + 2 * 86_400_000)
-        keeper = Keeper(later, timedelta(days=1), 60)
-        assert await keeper.trim() == {}
+        trimmer = LogTrimmer(later, timedelta(days=1), 60)
+        assert await trimmer.trim() == {}
         await journal.catch_up()
         await journal.append("order-4", A)
-        assert await keeper.trim() == {0: 3}
+        assert await trimmer.trim() == {0: 3}
         assert [event.payload async for event in journal.read("order-1")] == ["a"]
-        assert await Keeper(journal._parts.topic, timedelta(days=1), 60).trim() == {}
+        assert await LogTrimmer(journal._parts.topic, timedelta(days=1), 60).trim() == {}
 
 
 async def test_r42_records_that_were_lost_are_accepted_by_request_alone(tmp_path: Path) -> None:

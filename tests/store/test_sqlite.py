@@ -96,7 +96,7 @@ async def test_a_new_store_has_the_form_that_the_page_says(path: Path) -> None:
     assert pragma(path, "page_size") == PAGE_BYTES == 8192
     assert pragma(path, "journal_mode") == "wal"
     assert pragma(path, "application_id") == APPLICATION_ID
-    assert pragma(path, "user_version") == len(STEPS) == 1
+    assert pragma(path, "user_version") == len(STEPS) == 2
 
 
 def test_the_writer_syncs_before_it_acks(path: Path) -> None:
@@ -277,11 +277,11 @@ async def test_a_row_that_cannot_be_decoded_is_damage(path: Path, statement: str
 async def test_a_newer_store_is_refused_by_name(path: Path, read_only: bool) -> None:
     await fill(path)
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=2")
-    with pytest.raises(Unavailable, match="schema version 2, and this program knows 1") as caught:
+        db.execute("PRAGMA user_version=3")
+    with pytest.raises(Unavailable, match="schema version 3, and this program knows 2") as caught:
         await open_store(f"sqlite:{path}", read_only=read_only)
     assert caught.value.reason == "version"
-    assert pragma(path, "user_version") == 2
+    assert pragma(path, "user_version") == 3
 
 
 NEXT_STEP = "CREATE TABLE cordwood_next (id TEXT);\nALTER TABLE setting ADD COLUMN next TEXT;\n"
@@ -291,7 +291,7 @@ async def test_an_older_store_is_upgraded_and_keeps_its_rows(path: Path) -> None
     await fill(path)
     for _ in range(2):  # the second time there is nothing to do
         with closing(prepare_for_writing(path, 5, (*STEPS, NEXT_STEP))) as db:
-            assert db.execute("PRAGMA user_version").fetchone() == (2,)
+            assert db.execute("PRAGMA user_version").fetchone() == (3,)
             assert db.execute("SELECT count(*) FROM journal").fetchone() == (1000,)
             assert db.execute("SELECT next FROM setting").fetchall() == [(None,), (None,)]
 
@@ -300,8 +300,20 @@ async def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
     await fill(path)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         prepare_for_writing(path, 5, (*STEPS, NEXT_STEP, "ALTER TABLE missing ADD COLUMN next TEXT;\n"))
-    assert pragma(path, "user_version") == 1
+    assert pragma(path, "user_version") == 2
     async with await open_store(f"sqlite:{path}") as store:
+        await use(store)
+
+
+async def test_a_store_of_version_1_gets_the_table_of_leases(path: Path) -> None:
+    await fill(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("DROP TABLE cordwood_lease; PRAGMA user_version=1")
+    with pytest.raises(Unavailable, match="open it once for writing"):
+        await open_store(f"sqlite:{path}", read_only=True)
+    async with await open_store(f"sqlite:{path}") as store:
+        assert await store.take_leases("orders", [0], "first", 60) == {0}
+        assert len(await store.dead_letters("orders")) == 1
         await use(store)
 
 

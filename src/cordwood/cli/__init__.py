@@ -60,7 +60,7 @@ A first walk:
   cordwood topics                               list the topics
 
   cordwood wal write metrics 7 42 a b           two entries of table 42 in region 7 of a write-ahead log
-  cordwood wal replay metrics 7                 show the logs of all its tables
+  cordwood wal replay metrics 7                 show the entries of all its tables
 
   cordwood journal append orders order-1 '{"item":"tea"}'    an event of one entity
   cordwood journal read orders order-1                       its events; follow waits for more

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Awaitable, Callable
 from functools import partial
+from shlex import quote
 from typing import TypeAlias
 
 from cordwood.client import Client, connect
@@ -82,6 +83,12 @@ def _run(
     return 0
 
 
+def _remedy(if_missing: str, args: argparse.Namespace) -> str:
+    """With the url that the user gave: the command would make the default folder without it."""
+    url: str | None = getattr(args, "url", None)
+    return if_missing if url is None else if_missing.replace(" NAME`", f" NAME --url {quote(url)}`")
+
+
 async def _connect_and_run(
     command: Command, read_only: bool, if_missing: str | None, check: Check | None, args: argparse.Namespace
 ) -> None:
@@ -91,7 +98,7 @@ async def _connect_and_run(
         check(url, args)
     # `connect` would create it. After a typo in the url, an empty folder would then pass for the intended one.
     if if_missing is not None and isinstance(url, FileUrl) and not url.path.exists():
-        raise Unavailable(f"{url.path} does not exist: {if_missing}", reason="unreachable")
+        raise Unavailable(f"{url.path} does not exist: {_remedy(if_missing, args)}", reason="unreachable")
     if isinstance(url, KafkaUrl):
         await check_listening(url, timeout_of(args))
     connecting = connect(url_of(args), config=config, timeout=timeout_of(args), wait=wait_of(args), read_only=read_only)

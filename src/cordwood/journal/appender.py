@@ -75,7 +75,6 @@ class PendingAppend(AppendUnderWay, Outgoing):
     """An append with its caller, and its record once it has a number."""
 
     __slots__ = (
-        "appender",
         "appends",
         "events",
         "expire_after",
@@ -119,7 +118,6 @@ class PendingAppend(AppendUnderWay, Outgoing):
         for event in events:
             self.size += len(event.raw)
         self.appends: TopicKeyAppends
-        self.appender: Appender
         self.until = 0.0
 
     @property
@@ -129,9 +127,6 @@ class PendingAppend(AppendUnderWay, Outgoing):
     def on_failed(self, error: CordwoodError) -> None:
         self.appends.forget(self)
         self.fail(error)
-
-    def on_done(self, future: "asyncio.Future[Appended]") -> None:
-        self.appender.on_done(self)
 
     def fail(self, error: CordwoodError) -> None:
         if not self.future.done():
@@ -207,7 +202,7 @@ class Appender:
     def new_id(self) -> str:
         return f"{self._id_prefix}-{next(self._id_number):x}"
 
-    def append(
+    async def append(
         self,
         key: Key,
         events: Sequence[Event],
@@ -219,12 +214,8 @@ class Appender:
         metadata: bytes | None,
         headers: Mapping[str, str],
         timeout: float,
-    ) -> Awaitable[Appended]:
-        """Append events to a journal; the result comes when they are durable and count.
-
-        Mostly the append can be sent at once, and the caller awaits a bare future: a coroutine less is a tenth of the
-        time of an append.
-        """
+    ) -> Appended:
+        """Append events to a journal; returns when they are durable and count."""
         seq_nr, life = (expected.seq_nr, expected.life) if isinstance(expected, Position) else (expected, None)
         append = PendingAppend(
             id or self.new_id(),
@@ -239,30 +230,23 @@ class Appender:
             self._loop.create_future(),
         )
         append.until = self._loop.time() + timeout
-        if self._must_wait(key, id):
-            return self._append_later(append, timeout)
-        self._begin(append, timeout)
-        return append.future
-
-    async def _append_later(self, append: PendingAppend, timeout: float) -> Appended:
         try:
-            await self._ready(append.place, append.id, append.until)
+            if timeout <= 0:
+                raise self._not_sent(key)
+            if self._must_wait(key, id):
+                await self._ready(key, append.id, append.until)
+            self._put(key, append)
         except CordwoodError as error:
             error.outcome = "not_written"
             raise
-        self._begin(append, timeout)
-        return await append.future
-
-    def _begin(self, append: PendingAppend, timeout: float) -> None:
-        try:
-            self._put(append.place, append)
-        except CordwoodError as error:
-            error.outcome = "not_written"
-            raise
-        append.appender = self
-        append.future.add_done_callback(append.on_done)
         self._undecided.add(append)
         self._sweep_in(timeout)
+        try:
+            return await append.future
+        finally:  # decided, cancelled or out of time; a callback of the future would cost a turn of the loop
+            self._undecided.discard(append)
+            self._end(append)
+            del append  # an error's traceback has this frame: with the future in it only the collector could free both
 
     def _must_wait(self, key: Key, id: str | None) -> bool:
         """Whether the append cannot be put at once."""
@@ -295,8 +279,7 @@ class Appender:
 
     async def _ready(self, key: Key, id: str, until: float) -> None:
         """Wait for room, for the partition's head, and for an append of this id that is under way."""
-        late = f"the append to journal {key.id!r} of {self._topic.name!r} had to wait, and was not sent in its time"
-        async with deadline(until - self._loop.time(), lambda: Timeout(late)):
+        async with deadline(until - self._loop.time(), lambda: self._not_sent(key)):
             if self._pending_bytes >= PENDING_BYTES_MAX or self._line:
                 await self._room()
             while True:
@@ -311,6 +294,9 @@ class Appender:
                     await self._tail.head(key.partition)
                 else:
                     return
+
+    def _not_sent(self, key: Key) -> Timeout:
+        return Timeout(f"the append to journal {key.id!r} of {self._topic.name!r} was not sent in its time: try again")
 
     async def _check_still_closed(self, appends: TopicKeyAppends) -> None:
         """R43: raise `Corrupt`, unless an operator has skipped the record that closes the key."""
@@ -345,11 +331,6 @@ class Appender:
                 outcome="unknown" if append.first else "not_written",
             )
         )
-
-    def on_done(self, append: PendingAppend) -> None:
-        """The call is over: decided, cancelled or out of time."""
-        self._undecided.discard(append)
-        self._end(append)
 
     def _end(self, append: PendingAppend) -> None:
         self._pending_bytes -= append.size

@@ -11,7 +11,7 @@ from .topic import JournalTopic
 _LOGGER = logging.getLogger("cordwood.journal")
 
 
-class Keeper:
+class LogTrimmer:
     """Trims replicated records that are older than `keep`, now and then."""
 
     def __init__(self, topic: JournalTopic, keep: timedelta, every_seconds: float) -> None:

@@ -12,6 +12,7 @@ from cordwood.url import FileUrl, Url
 from .journal import JournalConfig
 
 _AGREE_SECONDS = 3.0
+LEASE_SECONDS = 10.0
 SEGMENT_SIZE_MIN = 2
 _KEEP_MAX = timedelta(days=36_500)
 """A hundred years: the times that follow from it stay within what a date can say."""
@@ -61,6 +62,7 @@ def journal_config(
         segment_size=segment_size,
         head_bytes_max=head_bytes_max,
         agree_seconds=agree_seconds(url),
+        lease_seconds=None if in_folder else LEASE_SECONDS,  # one process writes a folder
     )
 
 

@@ -1,7 +1,8 @@
 """The in-process replicator: folds the records of a topic into its store (R24, R27).
 
 One reader follows all partitions. A batch of one partition is folded key by key, with the head rows of all its keys in
-one sweep, and written as a whole; the pointer moves last. Two replicators at once waste work, and harm nothing.
+one sweep, and written as a whole; the pointer moves last. Two replicators at once waste work, and harm nothing. So a
+replicator may take leases: it follows the partitions whose lease it has, and nothing depends on them (R24).
 """
 
 import asyncio
@@ -36,6 +37,14 @@ _FINAL = (Conflict, Trimmed, Corrupt, InvalidInput)
 """Errors that do not pass by themselves: the replicator ends, and the next call on the journal raises them."""
 
 
+class LeaseTerm(NamedTuple):
+    """How a background replicator takes the leases of its partitions."""
+
+    owner: str
+    seconds: float
+    """How long a lease lasts without its owner. It is renewed three times as often."""
+
+
 @dataclass
 class ReplicatorStats:
     """What the replicator has done since it began."""
@@ -46,6 +55,8 @@ class ReplicatorStats:
     pointers: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     """How far it knows the logs."""
+    partitions: tuple[int, ...] = ()
+    """The partitions that it replicates in the background now."""
 
 
 class Folded(NamedTuple):
@@ -127,6 +138,7 @@ class Replicator:
         on_round: Callable[[], None] = lambda: None,
         check_dead: Callable[[int, Sequence[DeadLetter]], Awaitable[None]] | None = None,
         clock: Callable[[], float] = boot_seconds,
+        lease: LeaseTerm | None = None,
     ) -> None:
         self._topic = topic
         self._on_pointer = on_pointer
@@ -135,6 +147,7 @@ class Replicator:
         self._clock = clock
         self._looked_at = clock()
         """When the pointers were read from the store."""
+        self._lease = lease
         self._pointers: dict[int, int | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._failure: CordwoodError | None = None
@@ -171,6 +184,7 @@ class Replicator:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+            await self._release()
 
     async def catch_up(self, *, accept_loss: bool = False) -> None:
         """Replicate to the end of each partition as it is now."""
@@ -221,7 +235,10 @@ class Replicator:
     async def _run(self) -> None:
         while True:
             try:
-                await self._follow()
+                if self._lease is None:
+                    await self._follow(range(self._topic.partitions))
+                else:
+                    await self._follow_leased(self._lease)
             except asyncio.CancelledError:
                 raise
             except _FINAL as error:
@@ -243,20 +260,60 @@ class Replicator:
                 await asyncio.sleep(self._pause)
                 self._pause = min(2 * self._pause, _RETRY_SECONDS[1])
 
-    async def _follow(self) -> None:
+    async def _follow_leased(self, lease: LeaseTerm) -> None:
+        """Follow the partitions whose leases this replicator has, and look for others' that have ended."""
+        while True:
+            mine = await self._take(lease)
+            following = asyncio.create_task(self._follow(sorted(mine))) if mine else None
+            try:
+                while await self._still(following, lease) == mine:
+                    pass
+            finally:
+                if following is not None:
+                    following.cancel()
+                    await asyncio.wait([following])
+
+    async def _still(self, following: "asyncio.Task[None] | None", lease: LeaseTerm) -> set[int]:
+        """The leases after the next renewal; raises the error that ended the task."""
+        if following is None:
+            await asyncio.sleep(lease.seconds / 3)
+        else:
+            await asyncio.wait([following], timeout=lease.seconds / 3)
+            if following.done():
+                following.result()
+        return await self._take(lease)
+
+    async def _take(self, lease: LeaseTerm) -> set[int]:
+        partitions = range(self._topic.partitions)
+        return await self._topic.store.take_leases(self._topic.name, partitions, lease.owner, lease.seconds)
+
+    async def _release(self) -> None:
+        """Let another process continue at once, and not only when the leases have ended."""
+        if self._lease is None:
+            return
+        try:
+            await self._topic.store.release_leases(self._topic.name, self._lease.owner)
+        except CordwoodError as error:
+            _LOGGER.debug("the leases of %r were not released, and end by themselves: %s", self._topic.name, error)
+
+    async def _follow(self, partitions: Sequence[int]) -> None:
         await self._load_pointers()
-        for partition in range(self._topic.partitions):
+        for partition in partitions:
             start, _ = await self._bounds(partition)
             if start > self._next(partition):
                 await self._load_pointers()  # another replicator may have passed, and the log was trimmed
                 if start > self._next(partition):
                     raise self._lost(partition, start)
-        starts = {partition: self._next(partition) for partition in range(self._topic.partitions)}
-        async with self._topic.read(starts) as reader:
-            async for batch in reader:
-                await self._replicate(batch)
-                self._pause = _RETRY_SECONDS[0]
-                self._on_round()
+        starts = {partition: self._next(partition) for partition in partitions}
+        self.stats.partitions = tuple(partitions)
+        try:
+            async with self._topic.read(starts) as reader:
+                async for batch in reader:
+                    await self._replicate(batch)
+                    self._pause = _RETRY_SECONDS[0]
+                    self._on_round()
+        finally:
+            self.stats.partitions = ()
 
     async def _bounds(self, partition: int) -> tuple[int, int]:
         """The bounds of a log. R23: it ends below the pointer only if a second look agrees, since a leader may lag."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class JournalStats:
     """What a journal has done in this process, and what it holds.
 
-    >>> JournalStats(10, 2, 5, 1, 4096, 1, {0: 17}, {0: 2}, 9, 36, 0).renumbered
+    >>> JournalStats(10, 2, 5, 1, 4096, 1, {0: 17}, {0: 2}, 9, 36, 0, (0,)).renumbered
     2
     """
 
@@ -25,3 +25,5 @@ class JournalStats:
     replicated_records: int
     replicated_events: int
     dead_letters: int
+    replicated_partitions: tuple[int, ...]
+    """The partitions that this process replicates in the background; another process has the leases of the others."""

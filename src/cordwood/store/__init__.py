@@ -6,7 +6,7 @@ A store needs no log, and knows no engine. It keeps rows; which actions count is
 
 from .interface import EventPage, EventStore, ScanPart, SnapshotGuard, TopicPointers
 from .opening import open_store
-from .rows import Binding, DeadLetter, Deletion, EventRow, HeadRow, KeyChanges, PartitionChanges, SnapshotRow
+from .rows import Binding, DeadLetter, Deletion, EventRow, HeadRow, KeyChanges, Lease, PartitionChanges, SnapshotRow
 
 __all__ = [
     "Binding",
@@ -17,6 +17,7 @@ __all__ = [
     "EventStore",
     "HeadRow",
     "KeyChanges",
+    "Lease",
     "PartitionChanges",
     "ScanPart",
     "SnapshotGuard",

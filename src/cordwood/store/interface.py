@@ -6,7 +6,7 @@ from datetime import date
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from .rows import Binding, DeadLetter, EventRow, HeadRow, PartitionChanges, SnapshotRow
+from .rows import Binding, DeadLetter, EventRow, HeadRow, Lease, PartitionChanges, SnapshotRow
 
 
 def live_range(head: HeadRow | None, start: int, stop: int) -> tuple[int, int]:
@@ -190,6 +190,23 @@ class EventStore(ABC):
 
         `NotFound` if there is no such dead letter; a second skip has no effect.
         """
+
+    # --- leases
+
+    @abstractmethod
+    async def leases(self, topic: str) -> dict[int, Lease]:
+        """The leases of the topic's partitions; one that has ended is left out."""
+
+    @abstractmethod
+    async def take_leases(self, topic: str, partitions: Sequence[int], owner: str, seconds: float) -> set[int]:
+        """Take or renew the leases of these partitions for so many seconds; those that the owner has then.
+
+        A lease of another owner stays until it ends. Nothing depends on a lease (R24): two replicators only waste work.
+        """
+
+    @abstractmethod
+    async def release_leases(self, topic: str, owner: str) -> None:
+        """End all leases of this owner; without an effect if it has none."""
 
     @abstractmethod
     async def close(self) -> None:

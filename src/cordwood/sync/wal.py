@@ -112,14 +112,14 @@ class Region:
 
         ```python
         with region.read(42, start=2) as reader:
-            for logs in reader:
-                print(logs.sequences, list(logs.payloads))
+            for entries in reader:
+                print(entries.sequences, list(entries.payloads))
         ```
         """
         return RegionReader(self._portal.call(self._read, table, start, stop), self._portal)
 
     def recover(self, apply: Apply, tables: Collection[int] | None = None, concurrency: int = 8) -> RecoveryReport:
-        """Replay the tables, all or these, each in its order: call `apply(table, logs)` for each of their writes.
+        """Replay the tables, all or these, each in its order: call `apply(table, entries)` for each of their writes.
 
         It reads the region once for all of them, and applies up to `concurrency` tables at a time, each on a thread. A
         table that is slow, or whose `apply` raises, does not hold back the others. The report has its error, under
@@ -128,8 +128,8 @@ class Region:
         # Not the loop's own threads, which are few: each call may wait for another.
         threads = ThreadPoolExecutor(max(1, whole_number("concurrency", concurrency)), "cordwood-apply")
 
-        async def apply_there(table: int, logs: TableEntries) -> None:
-            await on_a_thread(threads, apply, table, logs)
+        async def apply_there(table: int, entries: TableEntries) -> None:
+            await on_a_thread(threads, apply, table, entries)
 
         try:
             return self._portal.call(self._region.recover, apply_there, tables, concurrency)
@@ -218,8 +218,8 @@ class RegionReader:
 
     ```python
     with region.replay() as reader:
-        for logs in reader:
-            print(logs.table, logs.sequences, list(logs.payloads))
+        for entries in reader:
+            print(entries.table, entries.sequences, list(entries.payloads))
     ```
     It may be iterated without `with`; then it closes at its end, with the connection, or when it is garbage-collected.
     """

@@ -69,6 +69,7 @@ class Journals:
         read_only: bool = False,
         timeout: float = 30,
         trim_seconds: float = 60,
+        lease_seconds: float | None = None,
         **options: Any,
     ) -> Journal:
         """A journal on a connection of its own, unless the test names one."""
@@ -90,6 +91,8 @@ class Journals:
         config = replace(config, trim_seconds=trim_seconds, agree_seconds=min(config.agree_seconds, AGREE_SECONDS))
         if clock is not None:
             config = replace(config, now_ms=clock)
+        if lease_seconds is not None:
+            config = replace(config, lease_seconds=lease_seconds)
         return Journal(
             engine or cw._engine,
             topic,

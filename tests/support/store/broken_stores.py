@@ -1,7 +1,7 @@
 """Stores that break one promise each. `test_the_suite` runs one theme on each, and wants it to be noticed there."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from cordwood.testing.store.concurrency import Concurrency
 from cordwood.testing.store.dead_letters import DeadLetters
 from cordwood.testing.store.guard import Guard
 from cordwood.testing.store.journals import Journals
+from cordwood.testing.store.leases import Leases
 from cordwood.testing.store.netting import Netting
 from cordwood.testing.store.pages import Pages
 from cordwood.testing.store.purging import Purging
@@ -140,6 +141,12 @@ class BindsAgain(SqliteStore):
         return binding
 
 
+class GivesEveryLease(SqliteStore):
+    async def take_leases(self, topic: str, partitions: Sequence[int], owner: str, seconds: float) -> set[int]:
+        await super().take_leases(topic, partitions, owner, seconds)
+        return set(partitions)
+
+
 class NeverCloses(SqliteStore):
     async def close(self) -> None:
         pass
@@ -205,6 +212,11 @@ class TestReaderWrites(Broken, ReadOnly):
 class TestBindsAgain(Broken, Bindings):
     store_class = BindsAgain
     noticed_by = "test_the_first_binding_holds"
+
+
+class TestGivesEveryLease(Broken, Leases):
+    store_class = GivesEveryLease
+    noticed_by = "test_the_first_owner_has_the_lease_until_it_ends"
 
 
 class TestNeverCloses(Broken, Closing):

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cordwood.store.interface import EventPage, ScanPart, TopicPointers, live_range
-from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, Place, SnapshotRow
+from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, Lease, Place, SnapshotRow
 
 IDS_PER_QUERY: Final = 500
 """Below the 999 parameters that older versions of SQLite allow."""
@@ -254,3 +254,12 @@ def dead_letter(db: sqlite3.Connection, topic: str, place: Place) -> DeadLetter 
     query = f"SELECT {_LETTER} FROM cordwood_dead_letter WHERE topic = ? AND partition = ? AND offset = ?"
     row = db.execute(query, (topic, *place)).fetchone()
     return None if row is None else DeadLetter(*row)
+
+
+# --- leases
+
+
+def leases(db: sqlite3.Connection, topic: str, now: int) -> dict[int, Lease]:
+    """The leases that have not ended."""
+    query = "SELECT partition, owner, until FROM cordwood_lease WHERE topic = ? AND until > ?"
+    return {partition: Lease(owner, until) for partition, owner, until in db.execute(query, (topic, now))}

@@ -57,7 +57,13 @@ CREATE TABLE cordwood_dead_letter (
 CREATE INDEX cordwood_dead_letter_id_idx ON cordwood_dead_letter (topic, id) WHERE id IS NOT NULL;
 """
 
-STEPS: Final[Sequence[str]] = (_TABLES,)
+_LEASES = """
+CREATE TABLE cordwood_lease (
+  topic TEXT NOT NULL, partition INTEGER NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL,
+  PRIMARY KEY (topic, partition)) WITHOUT ROWID;
+"""
+
+STEPS: Final[Sequence[str]] = (_TABLES, _LEASES)
 """How a store of each version becomes one of the next: a change of the schema adds a step, and changes no other."""
 
 
@@ -174,7 +180,15 @@ def _check_tables(db: sqlite3.Connection, path: Path) -> None:
         raise damaged(path, f"the table {missing[0]} is missing")
 
 
-_NAMES = {"journal", "metajournal", "pointer2", "setting", "cordwood_snapshot", "cordwood_dead_letter"}
+_NAMES = {
+    "journal",
+    "metajournal",
+    "pointer2",
+    "setting",
+    "cordwood_snapshot",
+    "cordwood_dead_letter",
+    "cordwood_lease",
+}
 
 
 def _upgrade(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:

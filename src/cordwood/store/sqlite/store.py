@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 from cordwood.errors import Corrupt, InvalidInput, Outcome
 from cordwood.store.interface import EventPage, EventStore, ScanPart, SnapshotGuard, TopicPointers
-from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, PartitionChanges, Place, SnapshotRow
+from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, Lease, PartitionChanges, Place, SnapshotRow
 from cordwood.store.url import SqliteUrl
 
 from . import reading, writing
@@ -129,6 +129,19 @@ class SqliteStore(EventStore):
 
     async def skip(self, topic: str, partition: int, offset: int, now: int) -> DeadLetter:
         return await self._session.write(writing.skip, topic, Place(partition, offset), now)
+
+    # --- leases
+
+    async def leases(self, topic: str) -> dict[int, Lease]:
+        return await self._session.read(reading.leases, topic, _now())
+
+    async def take_leases(self, topic: str, partitions: Sequence[int], owner: str, seconds: float) -> set[int]:
+        now = _now()
+        until = now + int(seconds * 1000)
+        return await self._session.write(writing.take_leases, topic, partitions, owner, now, until)
+
+    async def release_leases(self, topic: str, owner: str) -> None:
+        await self._session.write(writing.release_leases, topic, owner)
 
     async def close(self) -> None:
         await self._session.close()

@@ -13,7 +13,7 @@ from cordwood.store.interface import SnapshotGuard
 from cordwood.store.rows import Binding, DeadLetter, HeadRow, KeyChanges, PartitionChanges, Place, SnapshotRow
 from cordwood.store.segments import head_segments, segment_of
 
-from .reading import BINDING_PREFIX, binding, dead_letter, pointer, setting
+from .reading import BINDING_PREFIX, binding, dead_letter, leases, pointer, setting
 
 _encode = msgspec.json.Encoder().encode
 
@@ -245,3 +245,23 @@ def skip(db: sqlite3.Connection, topic: str, place: Place, now: int) -> DeadLett
     if letter.id is not None:
         _settle_closed(db, topic, letter.id)
     return msgspec.structs.replace(letter, skipped=now)
+
+
+# --- leases
+
+
+def take_leases(
+    db: sqlite3.Connection, topic: str, partitions: Sequence[int], owner: str, now: int, until: int
+) -> set[int]:
+    """Take the leases that are free or have ended, and renew the owner's; the partitions that it has then."""
+    others = {partition for partition, lease in leases(db, topic, now).items() if lease.owner != owner}
+    taken = [partition for partition in partitions if partition not in others]
+    db.executemany(
+        "INSERT OR REPLACE INTO cordwood_lease (topic, partition, owner, until) VALUES (?, ?, ?, ?)",
+        [(topic, partition, owner, until) for partition in taken],
+    )
+    return set(taken)
+
+
+def release_leases(db: sqlite3.Connection, topic: str, owner: str) -> None:
+    db.execute("DELETE FROM cordwood_lease WHERE topic = ? AND owner = ?", (topic, owner))

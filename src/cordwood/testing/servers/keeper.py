@@ -25,7 +25,7 @@ import tempfile
 from typing import Any
 
 
-class MetaWriter:
+class ServerKeeper:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._server: subprocess.Popen[bytes] | None = None
@@ -71,7 +71,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     folder = tempfile.mkdtemp(prefix="cordwood-server-", dir=sys.argv[1] if len(sys.argv) > 1 else None)
-    keeper = MetaWriter(folder)
+    keeper = ServerKeeper(folder)
     try:
         _say({"folder": folder})
         for line in sys.stdin:

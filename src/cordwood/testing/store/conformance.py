@@ -6,6 +6,7 @@ from cordwood.testing.store.concurrency import Concurrency
 from cordwood.testing.store.dead_letters import DeadLetters
 from cordwood.testing.store.guard import Guard
 from cordwood.testing.store.journals import Journals
+from cordwood.testing.store.leases import Leases
 from cordwood.testing.store.netting import Netting
 from cordwood.testing.store.pages import Pages
 from cordwood.testing.store.purging import Purging
@@ -22,6 +23,7 @@ class EventStoreConformance(
     DeadLetters,
     Guard,
     Journals,
+    Leases,
     Netting,
     Pages,
     Purging,

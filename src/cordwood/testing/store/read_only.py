@@ -31,6 +31,8 @@ WRITES: dict[str, Callable[[EventStore, str], Awaitable[object]]] = {
     "save_snapshot": lambda store, topic: store.save_snapshot(topic, "order-1", snapshot(1), 1, behind(3)),
     "delete_snapshots": lambda store, topic: store.delete_snapshots(topic, "order-1", LIFE, 9, behind(3)),
     "skip": lambda store, topic: store.skip(topic, 0, 3, 1),
+    "take_leases": lambda store, topic: store.take_leases(topic, [0], "first", 60),
+    "release_leases": lambda store, topic: store.release_leases(topic, "first"),
     "set_expired_through": lambda store, topic: store.set_expired_through(topic, date(2024, 1, 1)),
 }
 

@@ -9,8 +9,7 @@ COORDINATOR = "coordinator.db"
 
 DURABILITY = "synced: an ack means fdatasync on 1 of 1 replicas"
 
-# The journal's default store is in the folder, too.
-_OURS = ("coordinator.db", "published", "plogs", "staged", "store.db")
+_OURS = frozenset({COORDINATOR, f"{COORDINATOR}-wal", f"{COORDINATOR}-shm", "published", "plogs", "staged"})
 _HARMLESS = ("lock", "lost+found")
 _WITHOUT_DISK = ("tmpfs", "ramfs", "devtmpfs")
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -24,7 +23,7 @@ def check_ours(path: Path) -> None:
     if not path.is_dir():
         return
     names = os.listdir(path)
-    if any(name.startswith(_OURS) for name in names):
+    if not _OURS.isdisjoint(names):
         return
     foreign = sorted(name for name in names if name not in _HARMLESS and not name.startswith("."))
     if foreign:
