@@ -1,5 +1,6 @@
 """Journals are replicated by Spark: the store's pointer decides where, whatever the checkpoint says."""
 
+import asyncio
 import shutil
 import sqlite3
 import threading
@@ -15,6 +16,8 @@ import pytest
 import cordwood
 from cordwood import Batch, Conflict, Corrupt, Event, InvalidInput, NotFound, Trimmed, Unavailable, pipeline
 from cordwood.pipeline.replicating import job
+from cordwood.store import Lease
+from cordwood.store.opening import open_store
 from cordwood.sync import Client, Journal
 from cordwood.testing.kafka import Broker
 from tests.support.kafka.bare_client import widen
@@ -172,6 +175,25 @@ def test_two_drivers_at_once_do_no_harm(
             play(journal, seed, steps=20)
         wait_for(lambda: behind(folder, store) == 0, "they do not catch up")
     assert rows(store) == rebuilt(cw, TOPIC, tmp_path)
+
+
+def test_a_query_holds_the_leases_while_it_runs(
+    spark: "SparkSession", journal: Journal, folder: Path, store: str
+) -> None:
+    """A replicator in a service need not do the same work."""
+    journal.append("A", [Event.json(1)])
+
+    def leased() -> set[int]:
+        return set(asyncio.run(leases(store)))
+
+    with replicating(spark, folder, [TOPIC], store):
+        wait_for(lambda: leased() == {0, 1, 2}, "it takes none")
+    wait_for(lambda: leased() == set(), "it keeps them", seconds=20)
+
+
+async def leases(store: str) -> dict[int, Lease]:
+    async with await open_store(store, read_only=True) as opened:
+        return await opened.leases(TOPIC)
 
 
 def test_a_run_with_too_many_dead_letters_fails_before_its_pointer(

@@ -4,7 +4,10 @@ Each has an event loop, which runs while a call waits. Spark's workers run one t
 """
 
 import asyncio
+import os
+import socket
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +33,8 @@ T = TypeVar("T")
 _SEGMENT_SIZE = 10_000
 _RETRY_SECONDS = (0.1, 5.0)
 _NEW_TOPICS_SECONDS = 5.0
+LEASE_SECONDS = 30.0
+"""Longer than most micro-batches: between them the driver renews its leases."""
 _FINAL = (Conflict, Corrupt, InvalidInput, NotFound, Trimmed)
 """Errors that do not pass by themselves."""
 
@@ -68,6 +73,9 @@ class Replica:
         self._events: EventStore | None = None
         self._names: tuple[float, Sequence[str]] | None = None
         """The topics that match the pattern, and when they were looked up."""
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._leased: tuple[float, dict[str, int]] = (-LEASE_SECONDS, {})
+        """When leases were renewed, and the number of partitions of each topic."""
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         """The result of a call, in the loop of this object."""
@@ -92,6 +100,28 @@ class Replica:
     async def plan(self) -> list[Range]:
         """The ranges that are not replicated. A store or a log that is away is tried again, for `store_timeout`."""
         return await self._patiently(self._plan, lambda: 0)
+
+    async def hold_leases(self) -> None:
+        """Take or renew the leases of all partitions, so that a replicator in a service need not do the same work.
+
+        Nothing depends on them (R24), so that a lease of another replicator, or a failure, changes nothing.
+        """
+        now = time.monotonic()
+        if now - self._leased[0] < LEASE_SECONDS / 3:
+            return
+        with suppress(CordwoodError):
+            client, store = await self._client(), await self._store()
+            topics = {name: (await client.topic(name)).partitions for name in await self._topics(client)}
+            for name, partitions in topics.items():
+                await store.take_leases(name, range(partitions), self._owner, LEASE_SECONDS)
+            self._leased = now, topics
+
+    async def release_leases(self) -> None:
+        """Let a service continue at once, and not only when the leases have ended."""
+        topics, self._leased = self._leased[1], (-LEASE_SECONDS, {})
+        with suppress(CordwoodError):
+            for name in topics:
+                await (await self._store()).release_leases(name, self._owner)
 
     async def replicate(self, wanted: Range) -> ReplicatorStats:
         """Replicate a range. A store or a log that is away is tried again, for `store_timeout` without progress."""

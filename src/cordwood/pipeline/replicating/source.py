@@ -151,10 +151,13 @@ class RangeStream(DataSourceStreamReader):
 
     def stop(self) -> None:
         """The query has ended."""
-        replica_of(self._options).close()
+        replica = replica_of(self._options)
+        replica.run(replica.release_leases())
+        replica.close()
 
     def _plan(self) -> list[Range]:
         replica = replica_of(self._options)
+        replica.run(replica.hold_leases())
         ranges = replica.run(replica.plan())
         self._latest = {"ranges": _by_topic(ranges)}
         return _limited(ranges, self._options.job.max_records)
