@@ -52,6 +52,13 @@ def test_these_are_the_commands() -> None:
         "journal dead-letters",
         "journal skip",
         "journal catch-up",
+        "pipeline",
+        "pipeline replicate",
+        "pipeline catch-up",
+        "pipeline lag",
+        "pipeline dead-letters",
+        "pipeline replay",
+        "pipeline script",
         "tour",
     ]
 
@@ -62,8 +69,8 @@ def test_every_command_has_help(run: Command, path: tuple[str, ...]) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"usage: {' '.join(('cordwood', *path))} ")
     # Where the logs are and what machines read: the same words everywhere.
-    if path not in {(), ("log",), ("wal",), ("journal",)}:
-        assert "--url URL" in ran.out
+    if path not in {(), ("log",), ("wal",), ("journal",), ("pipeline",)}:
+        assert ("--url URL" in ran.out) == (path != ("pipeline", "script"))  # which reads no log
         assert "--json" in ran.out
 
 

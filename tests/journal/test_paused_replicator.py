@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import chain, repeat
 
 import pytest
 
 from cordwood import Journal, Unavailable
+from cordwood.journal.replicator import Replicator
 from tests.support.crash.programs import Output, program
 from tests.support.journal.journals import TOPIC, Journals, append, put, read_texts
 from tests.support.journal.stored_rows import head_row, places, rebuilt_rows, rows, rows_of_log, snapshot_numbers
@@ -212,3 +214,13 @@ async def test_a_snapshot_saved_before_the_purge_is_replicated_goes_with_it(jour
     assert await journal.load_snapshot("A") is None
     await journal.catch_up()
     assert snapshot_numbers(journals, "A") == []
+
+
+async def test_pointers_that_were_read_long_ago_are_read_again(journals: Journals) -> None:
+    journal = await begun(journals)
+    topic = (await journal._open()).topic
+    times = chain(repeat(0.0, 2), repeat(601.0))
+    replicator = Replicator(topic, lambda partition, pointer: None, clock=lambda: next(times))
+    await replicator.catch_up()
+    assert replicator._looked_at == 601.0
+    await check(journals, journal)

@@ -30,6 +30,7 @@ def test_its_code_runs_and_prints_what_it_says(
 
 
 def test_its_tables_name_every_column() -> None:
-    named = [name for row in rows(PAGE) for name in row[0].split(", ")]
+    # The other tables have code in their first column.
+    named = [name for row in rows(PAGE) for name in row[0].split(", ") if not name.startswith("`")]
     replay = entry_schema(errors=True)
     assert named == [*wal_records.SPARK_SCHEMA.names, *actions.SPARK_SCHEMA.names, *replay.names]

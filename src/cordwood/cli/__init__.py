@@ -28,6 +28,7 @@ GROUPS: tuple[str, ...] = (
     "cordwood.cli.log",
     "cordwood.cli.wal",
     "cordwood.cli.journal",
+    "cordwood.cli.pipeline",
     "cordwood.cli.tour",
 )
 
@@ -64,6 +65,9 @@ A first walk:
   cordwood journal append orders order-1 '{"item":"tea"}'    an event of one entity
   cordwood journal read orders order-1                       its events; follow waits for more
   cordwood journal explain orders order-1                    what the log says about it, and why
+
+  cordwood pipeline catch-up orders             replicate the journals up to now, by Spark
+  cordwood pipeline replay metrics 7            the region's entries, by Spark; --to FOLDER writes Parquet
 
 Where: --url file:FOLDER or --url kafka://HOST:PORT, else $CORDWOOD_URL, else file:./cordwood-data.
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong use, 130 interrupted.

@@ -12,7 +12,7 @@ from cordwood.url import FileUrl, Url
 from .journal import JournalConfig
 
 _AGREE_SECONDS = 3.0
-_LEASE_SECONDS = 10.0
+LEASE_SECONDS = 10.0
 SEGMENT_SIZE_MIN = 2
 _KEEP_MAX = timedelta(days=36_500)
 """A hundred years: the times that follow from it stay within what a date can say."""
@@ -64,9 +64,14 @@ def journal_config(
         keep=keep,
         segment_size=segment_size,
         head_bytes_max=head_bytes_max,
-        agree_seconds=0.0 if in_folder else _AGREE_SECONDS,
-        lease_seconds=None if in_folder else _LEASE_SECONDS,  # one process writes a folder
+        agree_seconds=agree_seconds(url),
+        lease_seconds=None if in_folder else LEASE_SECONDS,  # one process writes a folder
     )
+
+
+def agree_seconds(url: Url) -> float:
+    """How long after the first look a second one must agree: where a leader may lag, and not in a folder."""
+    return 0.0 if isinstance(url, FileUrl) else _AGREE_SECONDS
 
 
 def default_store(url: Url) -> str | None:

@@ -8,7 +8,7 @@ replicator may take leases: it follows the partitions whose lease it has, and no
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ _LOGGER = logging.getLogger("cordwood.journal")
 EVENTS_MAX = 10_000
 BYTES_MAX = 4 * 1024 * 1024
 _RETRY_SECONDS = (0.1, 60.0)
+_LOOK_AGAIN_SECONDS = 600.0
+"""R24: a store may refuse a batch that is an hour old. Long before, the replicator looks at the pointers again."""
 _FINAL = (Conflict, Trimmed, Corrupt, InvalidInput)
 """Errors that do not pass by themselves: the replicator ends, and the next call on the journal raises them."""
 
@@ -133,11 +135,17 @@ class Replicator:
         topic: JournalTopic,
         on_pointer: Callable[[int, int], None],
         on_round: Callable[[], None] = lambda: None,
+        check_dead: Callable[[int, Sequence[DeadLetter]], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = boot_seconds,
         lease: LeaseTerm | None = None,
     ) -> None:
         self._topic = topic
         self._on_pointer = on_pointer
         self._on_round = on_round
+        self._check_dead = check_dead
+        self._clock = clock
+        self._looked_at = clock()
+        """When the pointers were read from the store: the age of a batch counts from there (R24)."""
         self._lease = lease
         self._pointers: dict[int, int | None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -199,6 +207,29 @@ class Replicator:
             # Places without a record at the end, on Kafka.
             if self._next(partition) < end:
                 await self._write(partition, end - 1, [], [])
+
+    async def replicate_to(self, partition: int, stop: int) -> None:
+        """Replicate one partition up to below `stop`, from the store's pointer on."""
+        await self._load_pointers()
+        start, _ = await self._bounds(partition)
+        if start > self._next(partition):
+            await self._load_pointers()  # another replicator may have passed, and the log was trimmed
+            if start > self._next(partition):
+                raise self._lost(partition, start)
+        if self._next(partition) >= stop:
+            return
+        async with self._topic.read({partition: self._next(partition)}, {partition: stop}) as reader:
+            async for batch in reader:
+                await self._replicate(batch)
+        if self._next(partition) < stop:
+            await self._write(partition, stop - 1, [], [])
+
+    async def accept_loss(self, partition: int) -> None:
+        """Give up the records of a partition that its log no longer has, if there are any."""
+        await self._load_pointers()
+        start, _ = await self._bounds(partition)
+        if start > self._next(partition):
+            await self._accept_loss(partition, start)
 
     async def _run(self) -> None:
         while True:
@@ -296,6 +327,7 @@ class Replicator:
         return start, end
 
     async def _load_pointers(self) -> None:
+        self._looked_at = self._clock()
         found = await self._topic.store.pointers(self._topic.name)
         self._pointers = {partition: found.get(partition) for partition in range(self._topic.partitions)}
 
@@ -310,28 +342,23 @@ class Replicator:
         self.stats.ends[partition] = batch.offsets[-1] + 1
         for part in split(batch, BYTES_MAX):
             while len(part):
+                if self._clock() - self._looked_at > _LOOK_AGAIN_SECONDS:
+                    await self._load_pointers()
                 part = part[bisect_left(part.offsets, self._next(partition)) :]
                 if not len(part):
                     break
-                began = boot_seconds()  # before its head rows are read: the age of the batch (R24)
                 heads = await self._topic.store.heads(self._topic.name, ids_of(part))
                 folded = fold_batch(part, heads, self._topic.facts(partition), self._topic.name)
-                pointer = part.offsets[folded.records - 1]
-                if await self._write(partition, pointer, folded.keys, folded.dead_letters, began):
+                if folded.dead_letters and self._check_dead is not None:
+                    await self._check_dead(partition, folded.dead_letters)
+                if await self._write(partition, part.offsets[folded.records - 1], folded.keys, folded.dead_letters):
                     self.stats.records += folded.records
                     self.stats.events += folded.events
                     self.stats.dead += len(folded.dead_letters)
 
-    async def _write(
-        self,
-        partition: int,
-        pointer: int,
-        keys: list[KeyChanges],
-        dead: list[DeadLetter],
-        began: float | None = None,
-    ) -> bool:
+    async def _write(self, partition: int, pointer: int, keys: list[KeyChanges], dead: list[DeadLetter]) -> bool:
         after = self._pointers[partition]
-        changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead, began)
+        changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead, self._looked_at)
         if not await self._topic.store.write(changes):
             # Another replicator was faster: continue after its pointer.
             await self._load_pointers()

@@ -17,13 +17,37 @@ from .session import require_pyspark
 from .session import session as session
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from cordwood.errors import CordwoodError
+
+    from .progressing.metrics import ReplicatorMetrics
+    from .replicating.jobs import CatchUpReport
+    from .replicating.lagging import Lag
 
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["actions", "read", "read_stream", "register", "replay", "session", "wal_records"]
+__all__ = [
+    "actions",
+    "catch_up",
+    "dead_letters",
+    "failure_of",
+    "lag",
+    "metrics",
+    "progress",
+    "read",
+    "read_stream",
+    "register",
+    "replay",
+    "replicate",
+    "session",
+    "wal_records",
+]
 
 
 def read(
@@ -101,6 +125,128 @@ def actions(df: "DataFrame") -> "DataFrame":
     return actions(df)
 
 
+def catch_up(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    topics: str | Sequence[str],
+    store: str,
+    *,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+    accept_loss: bool = False,
+    adopt: bool = False,
+    max_dead_letters: int = 1000,
+    store_timeout: float = 120,
+) -> "CatchUpReport":
+    """Replicate journal topics to their ends as of now, and return how much that was.
+
+    `topics` is a list, or a pattern (str) for whole names. The store's pointers decide where it begins, so a second
+    call does nothing. `accept_loss` gives up records that the log lost before they were replicated: the dead letters
+    name them. `adopt` takes a topic over from the Scala library's replicator, which needs a store on Cassandra.
+
+    ```python
+    report = pipeline.catch_up(spark, "file:./data", ["orders"], "sqlite:./data/store.db")
+    print(report.records, report.events, report.dead, report.seconds)
+    ```
+    """
+    require_pyspark()
+    from .replicating.jobs import catch_up
+
+    return catch_up(
+        spark, url, topics, store, config, store_config, accept_loss, adopt, max_dead_letters, store_timeout
+    )
+
+
+def dead_letters(
+    spark: "SparkSession", store: str, topic: str, *, store_config: Mapping[str, str] = _NO_CONFIG
+) -> "DataFrame":
+    """The records of a journal topic that could not be decoded (R43): partition, offset, id, reason, value, and more.
+
+    ```python
+    pipeline.dead_letters(spark, "sqlite:./data/store.db", "orders").show()
+    ```
+    """
+    require_pyspark()
+    from .replicating.letters import dead_letters
+
+    return dead_letters(spark, store, topic, dict(store_config))
+
+
+def failure_of(query: "StreamingQuery") -> "CordwoodError | None":
+    """The error that ended a query of `replicate`, as its own class; None if it runs, was stopped, or Spark failed.
+
+    ```python
+    query = pipeline.replicate(spark, "file:./data", ["orders"], "sqlite:./data/store.db")
+    if isinstance(pipeline.failure_of(query), cordwood.Conflict):
+        print("the topic was deleted and created again")
+    query.stop()
+    ```
+    """
+    require_pyspark()
+    from .replicating.failures import failure_of
+
+    return failure_of(query)
+
+
+def lag(
+    url: str | os.PathLike[str],
+    topics: str | Sequence[str],
+    store: str,
+    *,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "list[Lag]":
+    """How far a store is behind the topics: topic, partition, replicated, end, records, seconds. It needs no Spark.
+
+    ```python
+    for row in pipeline.lag("file:./data", ["orders"], "sqlite:./data/store.db"):
+        print(row.topic, row.partition, row.records, row.seconds)
+    ```
+    """
+    from .blocking import run
+    from .replicating.job import places_of, topics_of
+    from .replicating.lagging import lag
+
+    return run(lag(places_of(url, store, config, store_config), *topics_of(topics)))
+
+
+def metrics(spark: "SparkSession") -> "ReplicatorMetrics":
+    """Keep numbers about the replicating queries of a session: records, lag, micro-batches, failures.
+
+    It adds a listener to the session, for queries that start from now on. `values()` has the numbers by name, `text()`
+    has them for Prometheus.
+
+    ```python
+    numbers = pipeline.metrics(spark)
+    print(numbers.values()["replicator_batches_total"])
+    ```
+    """
+    require_pyspark()
+    from .progressing.metrics import ReplicatorMetrics
+
+    found = ReplicatorMetrics()
+    spark.streams.addListener(found)
+    return found
+
+
+def progress(spark: "SparkSession", title: str | None = None) -> "AbstractContextManager[object]":
+    """Show the progress of the jobs and replicating queries that run inside of the block, on stderr.
+
+    On a terminal one line shows tasks, rows/s, bytes/s where the source tells them, lag, and the time that is left.
+    Elsewhere there is a line every 10 s. On Spark Connect it shows the time alone, since a client sees no jobs.
+
+    ```python
+    with pipeline.progress(spark, "replay"):
+        entries.write.parquet("lake/metrics")
+    ```
+    """
+    require_pyspark()
+    from .progressing.display import Display
+    from .progressing.status import SparkStatus
+
+    return Display(title or "Spark", SparkStatus(spark).look)
+
+
 def replay(
     spark: "SparkSession",
     url: str | os.PathLike[str],
@@ -129,6 +275,51 @@ def replay(
     from .replaying.frame import replay
 
     return replay(spark, url, namespace, region, tables, ordered, mode, codec, layout, config)
+
+
+def replicate(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    topics: str | Sequence[str],
+    store: str,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+    trigger: str = "0 seconds",
+    max_records: int = 200_000,
+    max_dead_letters: int = 1000,
+    store_timeout: float = 120,
+) -> "StreamingQuery":
+    """Start a query that replicates journal topics to an event store until it is stopped.
+
+    `topics` is a list, or a pattern (str) for whole names: topics that are created later join within 10 s. The store's
+    pointers decide where it begins, so a lost or stale checkpoint changes nothing. A micro-batch has at most
+    `max_records` of all partitions. A task waits up to `store_timeout` seconds for a store that is away, and fails if
+    it finds more than `max_dead_letters` records of its partition that cannot be decoded. `failure_of` has the error.
+
+    ```python
+    query = pipeline.replicate(spark, "file:./data", ["orders"], "sqlite:./data/store.db")
+    query.awaitTermination(10)
+    query.stop()
+    ```
+    """
+    require_pyspark()
+    from .replicating.jobs import replicate
+
+    return replicate(
+        spark,
+        url,
+        topics,
+        store,
+        checkpoint,
+        config,
+        store_config,
+        trigger,
+        max_records,
+        max_dead_letters,
+        store_timeout,
+    )
 
 
 def wal_records(df: "DataFrame", codec: str = "cordwood") -> "DataFrame":

@@ -136,8 +136,10 @@ class PartitionChanges(msgspec.Struct, frozen=True):
     keys: Sequence[KeyChanges] = ()
     dead_letters: Sequence[DeadLetter] = ()
     began: float | None = None
-    """The second of the boot clock before its head rows were read (`boot_seconds`); None: now. A store with write times
-    writes nothing of a batch that is an hour old."""
+    """The second of the boot clock (`boot_seconds`) before the pointer and the head rows were read; None: now.
+
+    A store with write times writes nothing of a batch that is an hour old.
+    """
 
 
 class SnapshotRow(msgspec.Struct, frozen=True):

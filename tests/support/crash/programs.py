@@ -36,6 +36,10 @@ class Output:
         """Until it has said a line that begins so."""
         self._until(lambda: any(line[0] == word for line in self.lines), f"no {word!r}")
 
+    def wait_for_lines(self, count: int) -> None:
+        """Until it has said so many lines."""
+        self._until(lambda: len(self.lines) >= count, f"fewer than {count} lines")
+
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
         self.wait_paused()

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from cordwood.cli.options import wants_json
 from cordwood.cli.output import Table, flush, json_of, print_json, print_table, shown, size_of, text_of, time_of
@@ -120,14 +120,19 @@ async def explain(cw: Client, args: argparse.Namespace) -> None:
 async def dead_letters(cw: Client, args: argparse.Namespace) -> None:
     async with open_journal(cw, args) as journal:
         found = await journal.dead_letters()
-    if wants_json(args):
+    print_letters(found, args.topic, wants_json(args))
+
+
+def print_letters(found: Sequence[DeadLetter], topic: str, as_json: bool) -> None:
+    """The dead letters of a topic, as a table or as JSON."""
+    if as_json:
         for letter in found:
             print_json(_letter_entry(letter))
     elif found:
         columns = ("PARTITION", "OFFSET", "KEY", "SKIPPED (UTC)", "REASON")
         print_table(columns, [_letter_row(letter) for letter in found], numbers=("PARTITION", "OFFSET"))
     else:
-        print(f"topic {args.topic!r} has no dead letters")
+        print(f"topic {topic!r} has no dead letters")
 
 
 def pointers_text(pointers: Mapping[int, int]) -> str:
