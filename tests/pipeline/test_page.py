@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.pipeline.frames import actions, wal_records
 from cordwood.pipeline.replaying.rows import entry_schema
+from cordwood.pipeline.scanning.rows import event_schema
 from tests.support.docs.pages import blocks, page, rows
 
 PAGE = page("docs/pipeline.md")
@@ -32,4 +33,5 @@ def test_its_code_runs_and_prints_what_it_says(
 def test_its_tables_name_every_column() -> None:
     named = [name for row in rows(PAGE) for name in row[0].split(", ")]
     replay = entry_schema(errors=True)
-    assert named == [*wal_records.SPARK_SCHEMA.names, *actions.SPARK_SCHEMA.names, *replay.names]
+    events = event_schema(errors=True)
+    assert named == [*wal_records.SPARK_SCHEMA.names, *actions.SPARK_SCHEMA.names, *replay.names, *events.names]

@@ -23,7 +23,7 @@ Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["actions", "read", "read_stream", "register", "replay", "session", "wal_records"]
+__all__ = ["actions", "events", "read", "read_stream", "register", "replay", "session", "wal_records"]
 
 
 def read(
@@ -99,6 +99,34 @@ def actions(df: "DataFrame") -> "DataFrame":
     from .frames.actions import actions
 
     return actions(df)
+
+
+def events(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    keys: Collection[str] | None = None,
+    mode: str = "FAILFAST",
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """The events of all journals, or of these keys: what `journal.read` returns, as of the end of the log at this call.
+
+    It reads the store, and the records of the log that the store does not have yet. Events that are replicated
+    meanwhile come once; events that are deleted meanwhile may be missing. A closed key raises `Corrupt`;
+    `mode="PERMISSIVE"` gives it one row with an `error`. The frame is a snapshot.
+
+    ```python
+    events = pipeline.events(spark, "file:./data", "orders", "sqlite:./data/store.db")
+    events.groupBy("kind").count().show()
+    ```
+    """
+    require_pyspark()
+    from .scanning.frame import events
+
+    return events(spark, log_url, topic, store_url, keys, mode, config, store_config)
 
 
 def replay(
