@@ -7,6 +7,7 @@ than the function (`replaying` behind `replay`), because its import would take t
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,17 +20,21 @@ from .session import session as session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from .archiving.run import ArchiveReport
+
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["actions", "events", "read", "read_stream", "register", "replay", "session", "wal_records"]
+__all__ = ["actions", "archive", "events", "read", "read_stream", "register", "replay", "session", "wal_records"]
 
 
 def read(
     spark: "SparkSession",
     url: str | os.PathLike[str],
     topic: str | Sequence[str],
+    *,
+    archive: str | os.PathLike[str] | None = None,
     **options: Option,
 ) -> "DataFrame":
     """The records of one or more topics as a DataFrame; a relative path is made absolute here.
@@ -38,12 +43,19 @@ def read(
     as a mapping instead of its JSON. The frame is a snapshot: Spark keeps the plan of its first action, so every action
     sees the same end. Call `read` again to see later records.
 
+    With the `archive` of a topic, the frame has its records too, each offset once; then the only options are
+    `includeHeaders` and `kafka.*`, and a range that is neither in the log nor in the archive raises `Trimmed`.
+
     ```python
     spark = pipeline.session()
     pipeline.read(spark, "file:./data", "events", includeHeaders=True).groupBy("key").count().show()
     ```
     """
     require_pyspark()
+    if archive is not None:
+        from .archiving.reading import read
+
+        return read(spark, url, topic, archive, options)
     return spark.read.format("cordwood").options(**_texts(url, topic, options)).load()
 
 
@@ -99,6 +111,35 @@ def actions(df: "DataFrame") -> "DataFrame":
     from .frames.actions import actions
 
     return actions(df)
+
+
+def archive(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    path: str | os.PathLike[str],
+    *,
+    store: str | None = None,
+    trim: bool = False,
+    keep: timedelta = timedelta(days=1),
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "ArchiveReport":
+    """Add the records of a topic that an archive lacks: Parquet files by topic and partition, in the order of offsets.
+
+    A run counts by its manifest, which is written after both sides were read again. A run that breaks off leaves
+    nothing that counts, and the next one continues after the last manifest. `trim=True` then trims the log: only what
+    the archive has, what is older than `keep`, and what the `store` of a topic with journals has.
+
+    ```python
+    report = pipeline.archive(spark, "file:./data", "orders", "archive/orders")
+    print(report.records, report.ranges, report.trimmed)
+    ```
+    """
+    require_pyspark()
+    from .archiving.run import archive
+
+    return archive(spark, log_url, topic, path, store, trim, keep, config, store_config)
 
 
 def events(
