@@ -21,12 +21,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from .archiving.run import ArchiveReport
+    from .copying.run import CopyReport
 
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
 _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["actions", "archive", "events", "read", "read_stream", "register", "replay", "session", "wal_records"]
+__all__ = [
+    "actions",
+    "archive",
+    "copy",
+    "events",
+    "read",
+    "read_stream",
+    "register",
+    "replay",
+    "session",
+    "wal_records",
+]
 
 
 def read(
@@ -140,6 +152,34 @@ def archive(
     from .archiving.run import archive
 
     return archive(spark, log_url, topic, path, store, trim, keep, config, store_config)
+
+
+def copy(
+    spark: "SparkSession",
+    from_url: str | os.PathLike[str],
+    topic: str,
+    to_url: str | os.PathLike[str],
+    to_topic: str,
+    *,
+    partitions: int | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    config: Mapping[str, str] = _NO_CONFIG,
+    to_config: Mapping[str, str] = _NO_CONFIG,
+) -> "CopyReport":
+    """Copy a topic into a new one, on any engine and with any number of partitions, as of its end at this call.
+
+    The records of a key keep their order, and a journal keeps its lives. Both sides are read again and compared. A
+    copy that broke off continues in a folder, and starts again on Kafka. A topic with journals needs its whole history,
+    from the log or from an `archive`.
+
+    ```python
+    pipeline.copy(spark, "file:./data", "orders", "kafka://localhost:9092", "orders", partitions=16)
+    ```
+    """
+    require_pyspark()
+    from .copying.run import copy
+
+    return copy(spark, from_url, topic, to_url, to_topic, partitions, archive, config, to_config)
 
 
 def events(

@@ -1,7 +1,8 @@
 """`pipeline.read(archive=…)`: archived and live records as one frame, each offset once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,7 +12,7 @@ from cordwood.pipeline.options import KAFKA_PREFIX
 from cordwood.pipeline.places import LogPlace
 from cordwood.pipeline.source.ranges import Ranges, read_ranges
 
-from .coverage import missing, pieces, ranges_of
+from .coverage import Piece, missing, pieces, ranges_of
 from .folder import COLUMNS, ArchiveFolder
 from .look import TopicNow, look
 
@@ -41,18 +42,28 @@ def read(
     return frame if headers else frame.drop("headers")
 
 
-def everything(spark: SparkSession, log: LogPlace, now: TopicNow, path: str | os.PathLike[str] | None) -> DataFrame:
-    """All records of a topic up to its end now, from the first archived one on; `Trimmed` if a range is in neither."""
+def everything(
+    spark: SparkSession,
+    log: LogPlace,
+    now: TopicNow,
+    path: str | os.PathLike[str] | None,
+    *,
+    whole: bool = False,
+) -> DataFrame:
+    """All records of a topic up to its end now, from the first archived one on; `Trimmed` if a range is in neither.
+
+    `whole`: from the very first one on.
+    """
     if path is None:
         return read_ranges(spark, log, Ranges(now.name, now.id, now.bounds, uncommitted=now.is_journal))
     folder = ArchiveFolder(spark, path)
     manifests = folder.manifests(now.name, now.id)
-    archived = pieces(manifests)
+    archived = [piece for piece in map(_before_ends(now), pieces(manifests)) if piece.start < piece.stop]
     frames = [folder.records(archived, manifests)] if archived else []
     live: dict[int, list[tuple[int, int]]] = {}
     for partition, (start, stop) in now.bounds.items():
         known = ranges_of(archived, partition)
-        first = min([start, *(begin for begin, _ in known)])
+        first = 0 if whole else min([start, *(begin for begin, _ in known)])
         live[partition] = missing(known, first, stop)
         for begin, end in live[partition]:
             if begin < start:
@@ -70,6 +81,11 @@ def everything(spark: SparkSession, log: LogPlace, now: TopicNow, path: str | os
     for frame in frames[1:]:
         found = found.unionByName(frame.select(*COLUMNS))
     return found
+
+
+def _before_ends(now: TopicNow) -> Callable[[Piece], Piece]:
+    """Cut what was archived after the end that a job has fixed."""
+    return lambda piece: replace(piece, stop=min(piece.stop, now.bounds[piece.partition][1]))
 
 
 def _is_of_kafka(name: str) -> bool:
