@@ -7,7 +7,7 @@ than the function (`replaying` behind `replay`), because its import would take t
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .archiving.run import ArchiveReport
     from .copying.run import CopyReport
+    from .purging import PurgeCounts
 
 Option: TypeAlias = str | int | bool | Mapping[str, Mapping[str, int]]
 
@@ -208,6 +209,34 @@ def events(
     from .scanning.frame import events
 
     return events(spark, log_url, topic, store_url, keys, mode, config, store_config)
+
+
+def purge_expired(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    on: date | None = None,
+    full: bool = False,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "PurgeCounts":
+    """Purge the journals whose expiry has come, through `on`: by default through yesterday, UTC (R22).
+
+    It uses the store's index of expiry days, and also finds the days that no earlier run completed; `full=True` scans
+    all head rows. A journal that got events meanwhile is refused. On Kafka Spark's tasks purge; a folder has one
+    writer, which is this process.
+
+    ```python
+    counts = pipeline.purge_expired(spark, "file:./data", "orders", "sqlite:./data/store.db")
+    print(counts.purged, counts.refused, counts.failed)
+    ```
+    """
+    require_pyspark()
+    from .purging import purge_expired
+
+    return purge_expired(spark, log_url, topic, store_url, on, full, config, store_config)
 
 
 def replay(
