@@ -155,6 +155,56 @@ def archive(
     return archive(spark, log_url, topic, path, store, trim, keep, config, store_config)
 
 
+def audit(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    archive: str | os.PathLike[str] | None = None,
+    fix: bool = False,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """Compare a store with its log: one row per finding, and none if it is sound. Every finding was checked twice.
+
+    It folds the log, and the `archive` where the log was trimmed, once more. What they cannot answer is `unknown`.
+    `fix=True` rewrites the keys whose whole history is there; the result is what was found before.
+
+    ```python
+    pipeline.audit(spark, "file:./data", "orders", "sqlite:./data/store.db").show()
+    ```
+    """
+    require_pyspark()
+    from .auditing.run import audit
+
+    return audit(spark, log_url, topic, store_url, archive, fix, config, store_config)
+
+
+def audit_region(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    namespace: str,
+    *,
+    region: int,
+    codec: str = "cordwood",
+    layout: str = "two-topics",
+    config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """Check the sequences, the mapping and the records of a region: one row per finding.
+
+    Findings of severity `info` are no faults: records that were refused, and the table that holds the region back.
+
+    ```python
+    pipeline.audit_region(spark, "file:./data", "metrics", region=7).show()
+    ```
+    """
+    require_pyspark()
+    from .auditing.region import audit_region
+
+    return audit_region(spark, url, namespace, region, codec, layout, config)
+
+
 def copy(
     spark: "SparkSession",
     from_url: str | os.PathLike[str],

@@ -58,7 +58,8 @@ def everything(
         return read_ranges(spark, log, Ranges(now.name, now.id, now.bounds, uncommitted=now.is_journal))
     folder = ArchiveFolder(spark, path)
     manifests = folder.manifests(now.name, now.id)
-    archived = [piece for piece in map(_before_ends(now), pieces(manifests)) if piece.start < piece.stop]
+    wanted = [piece for piece in pieces(manifests) if piece.partition in now.bounds]
+    archived = [piece for piece in map(_before_ends(now), wanted) if piece.start < piece.stop]
     frames = [folder.records(archived, manifests)] if archived else []
     live: dict[int, list[tuple[int, int]]] = {}
     for partition, (start, stop) in now.bounds.items():

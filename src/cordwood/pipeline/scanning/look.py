@@ -9,7 +9,6 @@ from cordwood.client import connect
 from cordwood.errors import Conflict, Corrupt, Trimmed
 from cordwood.journal.fold import Topic
 from cordwood.journal.look import check_open
-from cordwood.log.interface import TopicInfo
 from cordwood.pipeline.places import TIMEOUT_SECONDS, LogPlace, StorePlace
 from cordwood.store import Binding, EventStore
 
@@ -50,7 +49,8 @@ async def look(log: LogPlace, store: StorePlace, topic: str) -> Planned:
     async with connect(log.url, config=log.config, read_only=True, timeout=TIMEOUT_SECONDS) as client:
         info = await client.topic(topic)
         async with await store.open() as events:
-            binding = await check_binding(events, info)
+            binding = await events.binding(topic)
+            check_bound(binding, topic, info.id, info.partitions, store.url)
             agreed: object = None
             while True:
                 stored = await events.pointers(topic)
@@ -77,16 +77,14 @@ async def look(log: LogPlace, store: StorePlace, topic: str) -> Planned:
     )
 
 
-async def check_binding(store: EventStore, info: TopicInfo) -> Binding | None:
+def check_bound(binding: Binding | None, name: str, id: str, partitions: int, store: str) -> None:
     """R23: `Conflict` if the store has another topic of this name."""
-    binding = await store.binding(info.name)
-    if binding is not None and (binding.topic_id, binding.partitions) != (info.id, info.partitions):
+    if binding is not None and (binding.topic_id, binding.partitions) != (id, partitions):
         raise Conflict(
-            f"topic {info.name!r} was created again, or got other partitions: {store.url} has topic id"
-            f" {binding.topic_id} with {binding.partitions} partitions, and it is {info.id} with {info.partitions} now."
-            " Name the store that it is replicated to"
+            f"topic {name!r} was created again, or got other partitions: {store} has topic id {binding.topic_id} with"
+            f" {binding.partitions} partitions, and it is {id} with {partitions} now. Name the store that it is"
+            " replicated to"
         )
-    return binding
 
 
 def _lost(
