@@ -234,6 +234,21 @@ def test_r46_a_trim_never_overtakes_a_pointer_of_the_store(spark: SparkSession, 
     assert (report.records, report.trimmed) == (1, {})
 
 
+def test_r46_the_store_of_another_topic_says_nothing(spark: SparkSession, folder: Path) -> None:
+    path, store = folder.parent / "archive", f"sqlite:{folder / 'store.db'}"
+    for _ in range(2):
+        with cordwood.sync.connect(folder) as cw:
+            if "orders" in cw.topics():
+                cw.delete_topic("orders")
+            cw.create_topic("orders", partitions=1)
+            cw.log("orders").append(Batch.of([b""], keys=[b"k"], headers=[[("journal.action", b"{")]]))
+            if not Path(store.removeprefix("sqlite:")).exists():
+                with cw.journal("orders", replicate=False, store=store) as journal:
+                    journal.catch_up()
+    with pytest.raises(Conflict, match="was created again"):
+        pipeline.archive(spark, folder, "orders", path, trim=True, store=store, keep=timedelta(0))
+
+
 def test_r46_a_region_is_never_trimmed(spark: SparkSession, folder: Path) -> None:
     path = folder.parent / "archive"
     with cordwood.sync.connect(folder) as cw, cw.wal("metrics").region(7) as region:

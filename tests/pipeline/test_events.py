@@ -24,7 +24,6 @@ from cordwood.journal.value import encode_value
 from cordwood.log.partitioning import partition_of
 from cordwood.pipeline.places import LogPlace, StorePlace
 from cordwood.pipeline.scanning import head as head_module
-from cordwood.pipeline.scanning import source as source_module
 from cordwood.pipeline.scanning.head import INPUT, HeadFold
 from cordwood.pipeline.scanning.look import Planned, look
 from cordwood.pipeline.scanning.source import Scan, StoreReader
@@ -101,7 +100,7 @@ class ByHand:
     def __init__(self, folder: Path, store: str, planned: Planned) -> None:
         self._log, self._store = LogPlace.of(folder, {}), StorePlace.of(store, {})
         self._planned = planned
-        self._reader = StoreReader(self._store, Scan(planned, None))
+        self._reader = StoreReader(self._store, Scan(planned, None, 3))
         self._parts: list[InputPartition] = self._reader.partitions()
         self._fold = HeadFold(self._store, planned, permissive=True)
 
@@ -154,7 +153,6 @@ async def test_events_are_those_of_read_wherever_the_replicator_is_meanwhile(
 ) -> None:
     monkeypatch.setattr(head_module, "_CHUNK_BYTES", 600 if seed % 2 else 1 << 20)
     monkeypatch.setattr(head_module, "_SPOOL_BYTES", 900 if seed % 3 else 1 << 20)
-    monkeypatch.setattr(source_module, "PARTS", 3)
     chance = random.Random(seed)
     store = f"sqlite:{tmp_path / 'store.db'}"
     async with history_of(folder, seed, poison=seed % 2 == 0, foreign=seed % 3 == 0) as (client, history):

@@ -16,6 +16,7 @@ from cordwood.errors import Conflict, Corrupt, InvalidInput
 from cordwood.log.topics import checked_topic_name
 from cordwood.pipeline.blocking import run as run_blocking
 from cordwood.pipeline.places import TIMEOUT_SECONDS, LogPlace, StorePlace
+from cordwood.pipeline.scanning.look import check_bound
 from cordwood.pipeline.source.ranges import Ranges, read_ranges
 
 from .coverage import Piece, covered_from, pieces, ranges_of
@@ -65,7 +66,7 @@ def archive(
     now = look(log, checked_topic_name(topic))
     if trim:
         _check_trimmable(now, store)
-        run_blocking(_check_writer(log, store))
+        run_blocking(_check_writer(log, now, store))
     folder = ArchiveFolder(spark, path)
     folder.check_writable()
     manifests = folder.manifests(now.name, now.id)
@@ -132,13 +133,25 @@ def _check_trimmable(now: TopicNow, store: StorePlace | None) -> None:
         )
 
 
-async def _check_writer(log: LogPlace, store: StorePlace | None) -> None:
+async def _check_writer(log: LogPlace, now: TopicNow, store: StorePlace | None) -> None:
     """A folder that another process writes cannot be trimmed: that is told before the job."""
-    async with connect(log.url, config=log.config, timeout=TIMEOUT_SECONDS):
-        pass
-    if store is not None:
-        async with await store.open():
-            pass
+    async with connect(log.url, config=log.config, timeout=TIMEOUT_SECONDS) as client:
+        if store is None:
+            return
+        for partition, pointer in (await _pointers(now, store)).items():
+            _, end = await client.log(now.name, partition).bounds()
+            if pointer >= end:
+                raise Conflict(
+                    f"{now.name}/{partition} ends at {end}, and the store {store.url} has it up to {pointer}: the topic"
+                    " was deleted and created again, or the store belongs to another one"
+                )
+
+
+async def _pointers(now: TopicNow, store: StorePlace) -> dict[int, int]:
+    """R23: the pointers of another topic of this name say nothing about this one."""
+    async with await store.open() as events:
+        check_bound(await events.binding(now.name), now.name, now.id, now.partitions, store.url)
+        return await events.pointers(now.name)
 
 
 def _trim(
@@ -193,8 +206,7 @@ async def _limits(
     """By partition the first kept offset, and the first one that must stay whatever the archive has."""
     pointers: Mapping[int, int] | None = None
     if store is not None:
-        async with await store.open() as events:
-            pointers = await events.pointers(now.name)
+        pointers = await _pointers(now, store)
     before = datetime.now(UTC) - keep
     async with connect(log.url, config=log.config, read_only=True, timeout=TIMEOUT_SECONDS) as client:
         logs = [client.log(now.name, partition) for partition in range(now.partitions)]

@@ -19,6 +19,7 @@ from cordwood.pipeline.archiving.reading import everything
 from cordwood.pipeline.blocking import run
 from cordwood.pipeline.places import LogPlace, StorePlace
 from cordwood.pipeline.scanning.look import check_bound
+from cordwood.pipeline.scanning.source import part_count
 from cordwood.pipeline.source.registering import register
 from cordwood.pipeline.source.schema import spark_schema
 from cordwood.store import Binding, DeadLetter
@@ -165,7 +166,7 @@ class _Audit:
     def _store_side(self, keys: Mapping[str, int] | None, dead: Collection[str]) -> DataFrame:
         if keys is None:
             register(self._spark, AuditStoreSource)
-            options = {**self._store.texts(), "topic": self._topic}
+            options = {**self._store.texts(), "topic": self._topic, "parts": str(part_count(self._spark))}
             rows = self._spark.read.format(AuditStoreSource.name()).options(**options).load()
             if dead:
                 rows = rows.unionByName(self._named(dict.fromkeys(dead, 0)))

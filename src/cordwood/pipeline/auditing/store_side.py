@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from cordwood.pipeline.blocking import run
 from cordwood.pipeline.places import StorePlace, places_of
-from cordwood.pipeline.scanning.source import PARTS, iterate
+from cordwood.pipeline.scanning.source import iterate
 from cordwood.store import HeadRow, ScanPart
 
 from .key import Stored, stored
@@ -45,22 +45,23 @@ class AuditStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The object that plans the scan, and that its tasks run."""
-        given, _, store = places_of(self.options, ("topic",))
+        given, _, store = places_of(self.options, ("topic", "parts"))
         assert store is not None
-        return _Reader(store, given["topic"])
+        return _Reader(store, given["topic"], int(given["parts"]))
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, store: StorePlace, topic: str) -> None:
+    def __init__(self, store: StorePlace, topic: str, count: int) -> None:
         self._store = store
         self._topic = topic
+        self._count = count
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in run(self._parts())]
 
     async def _parts(self) -> list[ScanPart]:
         async with await self._store.open() as store:
-            return await store.parts(self._topic, PARTS)
+            return await store.parts(self._topic, self._count)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return iter(()) if partition.value is None else iterate(self._batches(partition.value))

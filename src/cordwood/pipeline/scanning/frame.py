@@ -22,7 +22,7 @@ from cordwood.pipeline.source.registering import register
 from .head import INPUT, VERDICT_SCHEMA, HeadFold
 from .look import Planned, look
 from .rows import STORED_SCHEMA, event_schema
-from .source import Scan, StoreSource
+from .source import Scan, StoreSource, part_count
 
 MODES = ("FAILFAST", "PERMISSIVE")
 
@@ -55,7 +55,7 @@ def events(
     if closed and not head and not permissive:
         raise Corrupt(planned.closed[closed[0]])
     register(spark, StoreSource)
-    scan = Scan(planned, ids)
+    scan = Scan(planned, ids, part_count(spark))
     rows = spark.read.format(StoreSource.name()).options(**store.texts(), scan=scan.text()).load()
     if head:
         rows = _with_head(rows, _records(spark, log, planned, head, encoded), HeadFold(store, planned, permissive))

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -28,8 +29,8 @@ from .rows import STORED_SCHEMA, EventBatches, error_batch
 
 T = TypeVar("T")
 
-PARTS = 32
-"""Into how many parts a store is cut: tasks of equal numbers of journals, more than most machines have cores."""
+PARTS_MAX = 64
+"""Into how many parts a store is cut at most: tasks of equal numbers of journals."""
 KEYS_PER_PART = 1000
 
 
@@ -39,6 +40,8 @@ class Scan(msgspec.Struct, frozen=True):
     planned: Planned
     keys: Sequence[str] | None
     """None: all journals."""
+    parts: int
+    """Into how many parts the store is cut, if there are as many journals."""
 
     def text(self) -> str:
         """As an option."""
@@ -51,6 +54,11 @@ class Piece:
 
     part: ScanPart | None = None
     ids: Sequence[str] | None = None
+
+
+def part_count(spark: SparkSession) -> int:
+    """As many parts as a shuffle of this session has, which its owner chose for the machines."""
+    return min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), PARTS_MAX)
 
 
 class StoreSource(DataSource):
@@ -94,7 +102,7 @@ class StoreReader(DataSourceReader):
 
     async def _parts(self) -> list[ScanPart]:
         async with await self._store.open() as store:
-            return await store.parts(self._scan.planned.topic, PARTS)
+            return await store.parts(self._scan.planned.topic, self._scan.parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part, as Arrow batches."""
