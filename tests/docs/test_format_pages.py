@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.errors import Corrupt, InvalidInput
 from cordwood.journal.action import Append
 from cordwood.journal.event import Event
 from cordwood.journal.header import decode_header, encode_header
@@ -37,6 +38,8 @@ from cordwood.log.native.folder.witness import Witness, witnessed_stamp
 from cordwood.log.native.plog import Plog, PlogId, find_tail
 from cordwood.log.native.plog.seal import SEAL_BYTES, Seal
 from cordwood.log.topics import TopicConfig
+from cordwood.pipeline.archiving.manifest import ArchivedRange, Manifest, decode_manifest, encode_manifest
+from cordwood.pipeline.source.schema import spark_schema
 from cordwood.records import Batch, encode_frame
 from cordwood.simulation.clock import SimulatedClock
 from cordwood.store import EventRow, HeadRow, KeyChanges, PartitionChanges
@@ -444,3 +447,36 @@ def covered(places: list[tuple[int, int]]) -> int:
         assert at == end
         end += size
     return end
+
+
+class TestArchive:
+    text = page("docs/formats/archive.md")
+    ranges = (
+        ArchivedRange(0, 0, 1000, 1000, 998, "8f14e45fceea167a00000ae2d5c1b7f3"),
+        ArchivedRange(1, 400, 450, 50, 50, "c9f0f895fb98ab910000001b5a7d20e4"),
+    )
+    manifest = Manifest("r1700000000000-c0ffee0123456789", "orders", "7", NOW_MS, ranges)
+
+    def test_the_example_is_what_is_written(self) -> None:
+        assert blocks(self.text, "manifest") == [encode_manifest(self.manifest) + "\n"]
+
+    def test_the_example_is_read_and_a_changed_one_refused(self) -> None:
+        (line,) = (block.rstrip() for block in blocks(self.text, "manifest"))
+        read = decode_manifest(line)
+        assert (read.run, read.topic, read.topic_id, tuple(read.ranges)) == (
+            "r1700000000000-c0ffee0123456789",
+            "orders",
+            "7",
+            self.ranges,
+        )
+        with pytest.raises(InvalidInput, match="version 2; this Cordwood knows version 1"):
+            decode_manifest(line.replace(" 1 ", " 2 ", 1))
+        for damaged in ("", line[:200], line.replace("orders", "others"), "cordwood-archive 1 8e099d82"):
+            with pytest.raises(Corrupt):
+                decode_manifest(damaged)
+
+    def test_the_tables_name_every_column_and_key(self) -> None:
+        named = [name.strip("`") for row in rows(self.text) for name in row[0].split(", ")]
+        columns = [name for name in spark_schema(include_headers=True).names if name not in ("topic", "partition")]
+        assert named == [*columns, *Manifest.__struct_fields__]
+        assert all(f"`{name}`" in self.text for name in ArchivedRange.__struct_fields__)

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from cordwood.pipeline.auditing.findings import KINDS
 from cordwood.pipeline.frames import actions, wal_records
 from cordwood.pipeline.replaying.rows import entry_schema
+from cordwood.pipeline.scanning.rows import event_schema
 from tests.support.docs.pages import blocks, page, rows
 
 PAGE = page("docs/pipeline.md")
@@ -33,4 +35,7 @@ def test_its_tables_name_every_column() -> None:
     # The other tables have code in their first column.
     named = [name for row in rows(PAGE) for name in row[0].split(", ") if not name.startswith("`")]
     replay = entry_schema(errors=True)
-    assert named == [*wal_records.SPARK_SCHEMA.names, *actions.SPARK_SCHEMA.names, *replay.names]
+    events = event_schema(errors=True)
+    columns = [*wal_records.SPARK_SCHEMA.names, *actions.SPARK_SCHEMA.names, *replay.names, *events.names]
+    assert named[: len(columns)] == columns
+    assert sorted(named[len(columns) :]) == sorted(KINDS), "and every finding of an audit"

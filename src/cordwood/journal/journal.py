@@ -963,6 +963,14 @@ class Journal:
             parts.tail.on_pointer.remove(on_pointer)
 
 
+async def purge_if_unchanged(journal: Journal, id: str, life: str | None, seq_nr: int) -> bool:
+    """For jobs that find expired journals by themselves: purge one that still has this life and number (R22).
+
+    False if it has changed, or does not exist any more.
+    """
+    return await journal._purge_one_expired(await journal._open_to_write(), id, life, seq_nr)
+
+
 class LazyEventReader(EventReader):
     """A reader of a journal that is opened at its first step: `read` does no I/O."""
 

@@ -37,6 +37,19 @@ _decode_metadata = msgspec.json.Decoder(_Metadata).decode
 _NO_METADATA = _Metadata()
 
 
+def metadata_json(text: str | None) -> str | None:
+    """The `metadata` of an append as JSON, from the column `metadata`; None if it had none. `ValueError` if it is none.
+
+    >>> metadata_json('{"header":{},"payload":{"data":{"by":"me"}},"id":"a"}')
+    '{"by":"me"}'
+    """
+    if text is None or '"data"' not in text:
+        return None
+    found = _decode_metadata(text).payload
+    data = "null" if found is None else bytes(found.data).decode()
+    return None if data == "null" else data
+
+
 class StoredEvent(msgspec.Struct, frozen=True, eq=False):
     """An event of a journal: its number, its payload, its tags, and the record that it came in.
 

@@ -7,6 +7,7 @@ than the function (`replaying` behind `replay`), because its import would take t
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
     from cordwood.errors import CordwoodError
 
+    from .archiving.run import ArchiveReport
+    from .copying.run import CopyReport
     from .progressing.metrics import ReplicatorMetrics
+    from .purging import PurgeCounts
     from .replicating.jobs import CatchUpReport
     from .replicating.lagging import Lag
 
@@ -34,12 +38,18 @@ _NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 __all__ = [
     "actions",
+    "archive",
+    "audit",
+    "audit_region",
     "catch_up",
+    "copy",
     "dead_letters",
+    "events",
     "failure_of",
     "lag",
     "metrics",
     "progress",
+    "purge_expired",
     "read",
     "read_stream",
     "register",
@@ -54,6 +64,8 @@ def read(
     spark: "SparkSession",
     url: str | os.PathLike[str],
     topic: str | Sequence[str],
+    *,
+    archive: str | os.PathLike[str] | None = None,
     **options: Option,
 ) -> "DataFrame":
     """The records of one or more topics as a DataFrame; a relative path is made absolute here.
@@ -62,12 +74,19 @@ def read(
     as a mapping instead of its JSON. The frame is a snapshot: Spark keeps the plan of its first action, so every action
     sees the same end. Call `read` again to see later records.
 
+    With the `archive` of a topic, the frame has its records too, each offset once; then the only options are
+    `includeHeaders` and `kafka.*`, and a range that is neither in the log nor in the archive raises `Trimmed`.
+
     ```python
     spark = pipeline.session()
     pipeline.read(spark, "file:./data", "events", includeHeaders=True).groupBy("key").count().show()
     ```
     """
     require_pyspark()
+    if archive is not None:
+        from .archiving.reading import read
+
+        return read(spark, url, topic, archive, options)
     return spark.read.format("cordwood").options(**_texts(url, topic, options)).load()
 
 
@@ -245,6 +264,169 @@ def progress(spark: "SparkSession", title: str | None = None) -> "AbstractContex
     from .progressing.status import SparkStatus
 
     return Display(title or "Spark", SparkStatus(spark).look)
+
+
+def archive(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    path: str | os.PathLike[str],
+    *,
+    store: str | None = None,
+    trim: bool = False,
+    keep: timedelta = timedelta(days=1),
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "ArchiveReport":
+    """Add the records of a topic that an archive lacks: Parquet files by topic and partition, in the order of offsets.
+
+    A run counts by its manifest, which is written after both sides were read again. A run that breaks off leaves
+    nothing that counts, and the next one continues after the last manifest. `trim=True` then trims the log: only what
+    the archive has, what is older than `keep`, and what the `store` of a topic with journals has.
+
+    ```python
+    report = pipeline.archive(spark, "file:./data", "orders", "archive/orders")
+    print(report.records, report.ranges, report.trimmed)
+    ```
+    """
+    require_pyspark()
+    from .archiving.run import archive
+
+    return archive(spark, log_url, topic, path, store, trim, keep, config, store_config)
+
+
+def audit(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    archive: str | os.PathLike[str] | None = None,
+    fix: bool = False,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """Compare a store with its log: one row per finding, and none if it is sound. Every finding was checked twice.
+
+    It folds the log, and the `archive` where the log was trimmed, once more. What they cannot answer is `unknown`.
+    `fix=True` rewrites the keys whose whole history is there; the result is what was found before.
+
+    ```python
+    pipeline.audit(spark, "file:./data", "orders", "sqlite:./data/store.db").show()
+    ```
+    """
+    require_pyspark()
+    from .auditing.run import audit
+
+    return audit(spark, log_url, topic, store_url, archive, fix, config, store_config)
+
+
+def audit_region(
+    spark: "SparkSession",
+    url: str | os.PathLike[str],
+    namespace: str,
+    *,
+    region: int,
+    codec: str = "cordwood",
+    layout: str = "two-topics",
+    config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """Check the sequences, the mapping and the records of a region: one row per finding.
+
+    Findings of severity `info` are no faults: records that were refused, and the table that holds the region back.
+
+    ```python
+    pipeline.audit_region(spark, "file:./data", "metrics", region=7).show()
+    ```
+    """
+    require_pyspark()
+    from .auditing.region import audit_region
+
+    return audit_region(spark, url, namespace, region, codec, layout, config)
+
+
+def copy(
+    spark: "SparkSession",
+    from_url: str | os.PathLike[str],
+    topic: str,
+    to_url: str | os.PathLike[str],
+    to_topic: str,
+    *,
+    partitions: int | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    config: Mapping[str, str] = _NO_CONFIG,
+    to_config: Mapping[str, str] = _NO_CONFIG,
+) -> "CopyReport":
+    """Copy a topic into a new one, on any engine and with any number of partitions, as of its end at this call.
+
+    The records of a key keep their order, and a journal keeps its lives. Both sides are read again and compared. A
+    copy that broke off continues in a folder, and starts again on Kafka. A topic with journals needs its whole history,
+    from the log or from an `archive`.
+
+    ```python
+    pipeline.copy(spark, "file:./data", "orders", "kafka://localhost:9092", "orders", partitions=16)
+    ```
+    """
+    require_pyspark()
+    from .copying.run import copy
+
+    return copy(spark, from_url, topic, to_url, to_topic, partitions, archive, config, to_config)
+
+
+def events(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    keys: Collection[str] | None = None,
+    mode: str = "FAILFAST",
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "DataFrame":
+    """The events of all journals, or of these keys: what `journal.read` returns, as of the end of the log at this call.
+
+    It reads the store, and the records of the log that the store does not have yet. Events that are replicated
+    meanwhile come once; events that are deleted meanwhile may be missing. A closed key raises `Corrupt`;
+    `mode="PERMISSIVE"` gives it one row with an `error`. The frame is a snapshot.
+
+    ```python
+    events = pipeline.events(spark, "file:./data", "orders", "sqlite:./data/store.db")
+    events.groupBy("kind").count().show()
+    ```
+    """
+    require_pyspark()
+    from .scanning.frame import events
+
+    return events(spark, log_url, topic, store_url, keys, mode, config, store_config)
+
+
+def purge_expired(
+    spark: "SparkSession",
+    log_url: str | os.PathLike[str],
+    topic: str,
+    store_url: str,
+    *,
+    on: date | None = None,
+    full: bool = False,
+    config: Mapping[str, str] = _NO_CONFIG,
+    store_config: Mapping[str, str] = _NO_CONFIG,
+) -> "PurgeCounts":
+    """Purge the journals whose expiry has come, through `on`: by default through yesterday, UTC (R22).
+
+    It uses the store's index of expiry days, and also finds the days that no earlier run completed; `full=True` scans
+    all head rows. A journal that got events meanwhile is refused. On Kafka Spark's tasks purge; a folder has one
+    writer, which is this process.
+
+    ```python
+    counts = pipeline.purge_expired(spark, "file:./data", "orders", "sqlite:./data/store.db")
+    print(counts.purged, counts.refused, counts.failed)
+    ```
+    """
+    require_pyspark()
+    from .purging import purge_expired
+
+    return purge_expired(spark, log_url, topic, store_url, on, full, config, store_config)
 
 
 def replay(

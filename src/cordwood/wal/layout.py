@@ -75,3 +75,17 @@ def checked_layout(name: str) -> Layout:
     if layout is None:
         raise InvalidInput(f"layout is {name!r}: it is one of {', '.join(map(repr, LAYOUTS))}")
     return layout
+
+
+def region_of_topic(topic: str) -> RegionPlace | None:
+    """The logs of the region that a topic of this name would belong to; None if no region has such a topic.
+
+    >>> region_of_topic("metrics_meta_7").data.topic, region_of_topic("orders")
+    ('metrics_data_7', None)
+    """
+    for layout in LAYOUTS.values():
+        for part in {layout.data, layout.meta}:
+            name, found, digits = topic.rpartition(part)
+            if name and found and _CANONICAL.fullmatch(digits) and int(digits) <= ID_MAX:
+                return layout.place(name, int(digits))
+    return None
