@@ -58,6 +58,7 @@ _OWN: Final[Mapping[str, str]] = {
         "topic text, partition int, id text, offset bigint, through bigint, reason text, timestamp bigint, key blob,"
         " header blob, value blob, skipped bigint, PRIMARY KEY ((topic, partition), id, offset)"
     ),
+    "cordwood_lease": "topic text, partition int, owner text, until bigint, PRIMARY KEY (topic, partition)",
 }
 
 

@@ -26,6 +26,7 @@ class Statements:
         journal, metajournal = f"{at}journal", f"{at}metajournal"
         pointer2, setting = f"{at}pointer2", f"{at}setting"
         snapshot, letter = f"{at}cordwood_snapshot", f"{at}cordwood_dead_letter"
+        lease = f"{at}cordwood_lease"
         of_head = "WHERE topic = ? AND segment = ? AND id = ?"
         of_part = "WHERE id = ? AND topic = ? AND segment = ?"
 
@@ -103,3 +104,12 @@ class Statements:
             " WHERE topic = ? AND partition = ? AND id = ? AND offset = ?"
         )
         self.delete_letters = f"DELETE FROM {letter} USING TIMESTAMP ? WHERE topic = ? AND partition = ? AND id = ?"
+
+        # --- leases
+        of_lease = "WHERE topic = ? AND partition = ?"
+        self.leases = f"SELECT partition, owner, until FROM {lease} WHERE topic = ?"
+        self.take_lease = (
+            f"INSERT INTO {lease} (topic, partition, owner, until) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?"
+        )
+        self.renew_lease = f"UPDATE {lease} USING TTL ? SET owner = ?, until = ? {of_lease} IF owner = ?"
+        self.release_lease = f"DELETE FROM {lease} {of_lease} IF owner = ?"

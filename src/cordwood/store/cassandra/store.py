@@ -9,11 +9,11 @@ from typing import Final
 from cordwood.errors import Corrupt, InvalidInput, Outcome
 from cordwood.store.boot_clock import boot_seconds
 from cordwood.store.interface import EventPage, EventStore, ScanPart, SnapshotGuard, TopicPointers, live_range
-from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, PartitionChanges, Place, SnapshotRow
+from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, Lease, PartitionChanges, Place, SnapshotRow
 from cordwood.store.segments import head_segments
 from cordwood.store.url import CassandraUrl
 
-from . import reading, writing
+from . import leasing, reading, writing
 from .schema import LockTimes
 from .session import Session, open_session
 from .settings import parse_settings
@@ -226,6 +226,20 @@ class CassandraStore(EventStore):
         async with self._session.writing("skip") as call:
             how = await self._how(topic, None)
             return await writing.skip(call, topic, Place(partition, offset), now, how.base_us)
+
+    # --- leases
+
+    async def leases(self, topic: str) -> dict[int, Lease]:
+        async with self._session.call("leases") as call:
+            return await leasing.leases(call, topic)
+
+    async def take_leases(self, topic: str, partitions: Sequence[int], owner: str, seconds: float) -> set[int]:
+        async with self._session.writing("take_leases") as call:
+            return await leasing.take_leases(call, topic, partitions, owner, seconds)
+
+    async def release_leases(self, topic: str, owner: str) -> None:
+        async with self._session.writing("release_leases") as call:
+            await leasing.release_leases(call, topic, owner)
 
     async def close(self) -> None:
         await self._session.close()
