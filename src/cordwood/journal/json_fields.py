@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from .bad_record import BadRecord
+from .bad_record import UNDECODABLE, BadRecord
 
 Fields: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -48,8 +48,8 @@ def read_field(fields: Fields, name: str, what: str) -> object:
         return None
     try:
         return _exact(raw)
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"{what} cannot be read: {error}") from error
+    except UNDECODABLE as error:
+        raise BadRecord(f"{what} cannot be read: {_reason(error)}") from error
 
 
 def read_text(fields: Fields, name: str, what: str) -> str | None:
@@ -81,6 +81,10 @@ def read_number(fields: Fields, name: str, what: str, at_least: int) -> int | No
 def is_null(raw: msgspec.Raw | None) -> bool:
     """Whether a field is missing, or null."""
     return raw is None or len(raw) == 0 or (len(raw) == 4 and bytes(raw) == b"null")
+
+
+def _reason(error: Exception) -> str:
+    return "a number has too large an exponent" if isinstance(error, ArithmeticError) else str(error)
 
 
 def _short(value: object) -> str:

@@ -15,6 +15,7 @@ _KINDS: dict[str | None, Kind | None] = {None: None, "json": "json", "text": "te
 """By the column `payload_type`; the Scala library reads every other value as binary."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class _Data(msgspec.Struct):
@@ -88,8 +89,11 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def timestamp(self) -> datetime:
-        """The time of the event's record, in UTC."""
-        return _EPOCH + timedelta(milliseconds=self._row.timestamp)
+        """The time of the event's record, in UTC; the last moment of the year 9999 if the record names a later one."""
+        try:
+            return _EPOCH + timedelta(milliseconds=self._row.timestamp)
+        except OverflowError:
+            return _LAST
 
     @property
     def metadata(self) -> Any:

@@ -43,6 +43,11 @@ def test_an_event_has_the_values_of_its_row() -> None:
     assert (event.headers, event.origin, event.version) == ({"h": "v"}, "host", "10.1.0")
 
 
+@pytest.mark.parametrize("timestamp", [253_402_300_800_000, 2**63 - 1])
+def test_a_time_after_the_year_9999_is_its_last_moment(timestamp: int) -> None:
+    assert changed(timestamp=timestamp).timestamp == datetime.max.replace(tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("columns", "kind", "payload", "raw"),
     [
