@@ -10,3 +10,14 @@ UNDECODABLE = (ValueError, ArithmeticError, RecursionError)
 
 Whatever decodes a header or a value turns them into `BadRecord`, since one of another kind would stop the replicator.
 """
+
+
+def reason_of(error: Exception) -> str:
+    """Why bytes cannot be decoded, in words; decimal's errors have none.
+
+    >>> reason_of(OverflowError())
+    'a number has too many digits, or too large an exponent'
+    """
+    return (
+        "a number has too many digits, or too large an exponent" if isinstance(error, ArithmeticError) else str(error)
+    )

@@ -11,7 +11,7 @@ import msgspec
 from cordwood.errors import InvalidInput
 
 from .action import Action, Append, Delete, Mark, Purge
-from .bad_record import UNDECODABLE, BadRecord
+from .bad_record import UNDECODABLE, BadRecord, reason_of
 from .json_fields import SEQ_NR_MAX, Fields, is_null, read_field, read_number, read_text, split_object
 
 _SeqNr = Annotated[int, msgspec.Meta(ge=1, le=SEQ_NR_MAX)]
@@ -172,7 +172,7 @@ def _decode_uncommon(header: bytes) -> Action | None:
     except BadRecord:
         raise
     except UNDECODABLE as error:
-        raise BadRecord(f"the header cannot be decoded: {error!r}") from error
+        raise BadRecord(f"the header cannot be decoded: {reason_of(error)}") from error
 
 
 def _decode_fields(header: bytes) -> Action | None:

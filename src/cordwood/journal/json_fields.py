@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from .bad_record import UNDECODABLE, BadRecord
+from .bad_record import UNDECODABLE, BadRecord, reason_of
 
 Fields: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -49,7 +49,7 @@ def read_field(fields: Fields, name: str, what: str) -> object:
     try:
         return _exact(raw)
     except UNDECODABLE as error:
-        raise BadRecord(f"{what} cannot be read: {_reason(error)}") from error
+        raise BadRecord(f"{what} cannot be read: {reason_of(error)}") from error
 
 
 def read_text(fields: Fields, name: str, what: str) -> str | None:
@@ -81,10 +81,6 @@ def read_number(fields: Fields, name: str, what: str, at_least: int) -> int | No
 def is_null(raw: msgspec.Raw | None) -> bool:
     """Whether a field is missing, or null."""
     return raw is None or len(raw) == 0 or (len(raw) == 4 and bytes(raw) == b"null")
-
-
-def _reason(error: Exception) -> str:
-    return "a number has too large an exponent" if isinstance(error, ArithmeticError) else str(error)
 
 
 def _short(value: object) -> str:

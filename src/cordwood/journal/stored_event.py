@@ -8,6 +8,7 @@ import msgspec
 from cordwood.errors import Corrupt
 from cordwood.store.rows import EventRow
 
+from .bad_record import UNDECODABLE, reason_of
 from .event import Kind
 from .json_text import decode_json
 
@@ -66,7 +67,11 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def payload(self) -> Any:
-        """Bytes, text, or JSON decoded; None if the event has no payload."""
+        """Bytes, text, or JSON decoded; None if the event has no payload.
+
+        A number that no float can hold is a Decimal. JSON that Python cannot decode, such as `1e99999999999999999999`
+        or 2,000 nested arrays, raises `Corrupt`: `raw` has its bytes.
+        """
         kind = self.kind
         if kind == "json":
             return self._decoded(self._row.payload_txt or "", "payload")
@@ -166,15 +171,17 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
             return _NO_METADATA
         try:
             return _decode_metadata(text)
-        except (ValueError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise self._corrupt("metadata", error) from error
 
     def _decoded(self, text: str | msgspec.Raw, what: str) -> Any:
         try:
             return decode_json(text if isinstance(text, str) else bytes(text))
-        except (ValueError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise self._corrupt(what, error) from error
 
     def _corrupt(self, what: str, error: Exception) -> Corrupt:
         row = self._row
-        return Corrupt(f"event {row.seq_nr} of {row.partition}@{row.offset}: its {what} is not JSON: {error}")
+        place = f"event {row.seq_nr} of {row.partition}@{row.offset}"
+        raw = "; raw has its bytes" if what == "payload" else ""
+        return Corrupt(f"{place}: its {what} cannot be decoded from JSON: {reason_of(error)}{raw}")
