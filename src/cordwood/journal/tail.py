@@ -48,6 +48,7 @@ class Tail:
         self._joined: dict[int, int] = {}  # the ends of the logs when their partitions joined
         self._foreign_at: dict[int, float] = {}
         self._used_at: dict[int, float] = {}
+        self._unfollowed_at = 0.0
         self._pointers: dict[int, int] = {}
         self._reading: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -322,8 +323,11 @@ class Tail:
             self._watching = self._loop.create_task(self._watch_pointers())
 
     async def _watch_pointers(self) -> None:
-        """Drop replicated records; leave partitions that nobody uses, and stop reading those that only we append to."""
-        while self._heads:
+        """Drop replicated records; leave partitions that nobody uses, and stop reading those that only we append to.
+
+        It ends, with the reader, when no partition is left.
+        """
+        while True:
             await asyncio.sleep(_POINTER_SECONDS)
             try:
                 if any(head.lower < head.upper for head in self._heads.values()):
@@ -341,9 +345,26 @@ class Tail:
                     self._unfollow(partition)
                     self._kept.discard(head)
                     del self._heads[partition]
+            if not self._followed and (not self._heads or now - self._unfollowed_at > _IDLE_SECONDS):
+                await self._end_reader()
+            if not self._heads:
+                return
+
+    async def _end_reader(self) -> None:
+        """Give back what an idle reader holds, a client on Kafka; the next partition to follow starts a new one."""
+        reader, reading = self._reader, self._reading
+        if reader is None or reading is None:
+            return
+        self._reader = self._reading = None
+        reading.cancel()
+        try:
+            await asyncio.wait([reading])
+        finally:
+            await reader.close()
 
     def _unfollow(self, partition: int) -> None:
         if partition in self._followed:
             self._followed.discard(partition)
+            self._unfollowed_at = self._loop.time()
             if self._reader is not None:
                 self._reader.drop(partition)
