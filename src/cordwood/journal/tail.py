@@ -47,6 +47,7 @@ class Tail:
         self._held: dict[int, int] = {}  # partitions that stay followed, by how many of their followers
         self._joined: dict[int, int] = {}  # the ends of the logs when their partitions joined
         self._foreign_at: dict[int, float] = {}
+        self._due: dict[int, int] = {}  # up to where own appends wait for the reader
         self._used_at: dict[int, float] = {}
         self._unfollowed_at = 0.0
         self._pointers: dict[int, int] = {}
@@ -124,6 +125,7 @@ class Tail:
             # Records of others are before or between them, or the tail reader has them already. If neither holds, the
             # topic was created again, and the tail reader notices that.
             self._foreign_at[partition] = self._loop.time()
+            self._due[partition] = batch.offsets[-1] + 1
             self.follow(partition)
             return False
         head.feed(batch)
@@ -339,7 +341,8 @@ class Tail:
             for partition, head in list(self._heads.items()):
                 if self._waiting.get(partition) or partition in self._held:
                     continue
-                if partition in self._followed and now - self._foreign_at[partition] > _OWN_ONLY_SECONDS:
+                is_due = head.upper < self._due.get(partition, 0)
+                if not is_due and partition in self._followed and now - self._foreign_at[partition] > _OWN_ONLY_SECONDS:
                     self._unfollow(partition)
                 if not head.pinned and now - self._used_at[partition] > _IDLE_SECONDS:
                     self._unfollow(partition)
