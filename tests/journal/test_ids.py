@@ -1,6 +1,7 @@
 """R21: an id that is used again: after replication, at once, with another condition, after a Purge."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 
@@ -19,6 +20,18 @@ async def test_the_result_of_a_large_append_is_repeated_whole(journals: Journals
     again = await (await journals.open()).append("A", events, expected=0, id="command")
     assert again == first
     assert again.seq_nrs == range(1, 6)
+
+
+async def test_a_retry_finds_its_append_whatever_its_metadata_holds(journals: Journals) -> None:
+    journal = await journals.open()
+    metadata = {"large": Decimal("1e999")}
+    first = await append(journal, "A", "1", expected=0, id="command", metadata=metadata)
+    await journal.catch_up()
+    again = await journals.open()
+    assert await append(again, "A", "1", expected=0, id="command", metadata=metadata) == first
+    with pytest.raises(Conflict) as caught:
+        await append(again, "A", "1", expected=0, id="another", metadata=metadata)
+    assert caught.value.winner == "command"
 
 
 async def test_calls_at_once_with_one_id_and_no_condition_all_append(journals: Journals) -> None:

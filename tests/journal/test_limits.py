@@ -11,8 +11,9 @@ from cordwood.journal import appender, tail
 from cordwood.journal.topic import JournalTopic
 from cordwood.log import PartitionsReader
 from cordwood.records import StoredBatch
-from cordwood.simulation.memory import MemoryEngine, MemoryStore
+from cordwood.simulation.memory import MemoryEngine, MemoryPartitionsReader, MemoryStore
 from tests.support.journal.handles import handle
+from tests.support.journal.journals import Journals, append, read_texts
 from tests.support.kafka.waiting import until
 
 
@@ -106,6 +107,54 @@ async def test_a_partition_that_nobody_uses_leaves_and_joins_again(
     await journal.append("a", [Event.text("2")])
     assert [event.payload async for event in journal.read("a")] == ["1", "2"]
     await journal.close()
+
+
+async def test_an_append_keeps_the_reader_that_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = MemoryPartitionsReader.step
+
+    async def slow(reader: MemoryPartitionsReader) -> StoredBatch:
+        await asyncio.sleep(0.3)  # as after the loss of a leader
+        return await step(reader)
+
+    monkeypatch.setattr(tail, "_POINTER_SECONDS", 0.01)
+    monkeypatch.setattr(tail, "_OWN_ONLY_SECONDS", 0.05)
+    monkeypatch.setattr(MemoryPartitionsReader, "step", slow)
+    store = MemoryStore()
+    journal, other = (handle(MemoryEngine(store), tmp_path / "store.db", timeout=5) for _ in range(2))
+    await journal.append("a", [Event.text("1")])
+    await other.append("a", [Event.text("2")])
+    done = await journal.append("a", [Event.text("3")])  # the reader brings its verdict
+    assert done.seq_nrs == range(3, 4)
+    for each in (journal, other):
+        await each.close()
+
+
+@pytest.mark.parametrize("appends", [False, True])
+async def test_a_tail_reader_that_follows_nothing_ends(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch, appends: bool
+) -> None:
+    monkeypatch.setattr(tail, "_POINTER_SECONDS", 0.01)
+    monkeypatch.setattr(tail, "_OWN_ONLY_SECONDS", 0.05)
+    monkeypatch.setattr(tail, "_IDLE_SECONDS", 0.2)
+    journal, other = await journals.open(), await journals.open()
+    await append(journal, "a", "1")
+    await append(other, "a", "2")
+    await append(journal, "a", "3")
+    parts = await journal._open()
+    task = parts.tail._reading
+    assert task is not None
+    number = 3
+    async with asyncio.timeout(30):
+        while not task.done():
+            if appends:  # it stays in use, and knows its own records without the reader
+                number += 1
+                await append(journal, "a", str(number))
+            await asyncio.sleep(0.1)  # longer than a foreign record keeps it reading
+    await until(lambda: parts.tail._reader is None)
+    await append(other, "a", str(number + 1))
+    await append(journal, "a", str(number + 2))
+    assert await read_texts(journal, "a") == {n: str(n) for n in range(1, number + 3)}
+    assert await read_texts(other, "a") == {n: str(n) for n in range(1, number + 3)}
 
 
 async def test_a_head_keeps_the_newest_records_within_its_limit(tmp_path: Path) -> None:

@@ -76,6 +76,27 @@ async def test_a_bad_header_closes_its_key_and_no_other(journals: Journals, even
 
 
 @pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (b'{"append":{"range":{"from":1,"to":1e-9999999999999999999},"payloadType":"json"}}', b"{}"),
+        (header_of(1, 1), b'{"events":[{"seqNr":1e-9999999999999999999,"tags":[]}]}'),
+        (header_of(1, 1), b'{"events":[{"seqNr":1,"tags":[]}],"metadata":{"expireAfter":"%b days"}}' % (b"9" * 5000)),
+        (b'{"append":{"range":{"from":1,"to":1},"payloadType":"json","metadata":{"data":"\xff"}}}', b"{}"),
+    ],
+    ids=["an exponent in the header", "an exponent in the value", "5,000 digits", "metadata that is not UTF-8"],
+)
+async def test_a_number_that_no_codec_holds_closes_its_key(journals: Journals, header: bytes, value: bytes) -> None:
+    journal = await journals.open()
+    await append(journal, "good", "1")
+    await put(await journals.connect(), b"bad", header, value)
+    assert await is_closed(read_texts(journal, "bad"))
+    await journal.catch_up()
+    assert await is_closed(read_texts(journal, "bad"))
+    assert [letter.id for letter in await journal.dead_letters()] == ["bad"]
+    assert await read_texts(journal, "good") == {1: "1"}
+
+
+@pytest.mark.parametrize(
     "value",
     [
         b"\x00\xff random",

@@ -27,7 +27,8 @@ _NS_OF_WORD = {
     for plural in (("",) if at == 0 else ("", "s"))
 }
 
-_TEXT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([^\W\d_]+)")
+# No digit can match in two ways: to refuse a text of a million digits is one pass.
+_TEXT = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([^\W\d_]+)")
 _EXACT_FLOAT_MAX = 2**53
 _NS_MAX = 2**63 - 1
 
@@ -84,6 +85,8 @@ def _rounded(digits: str, ns_of_unit: int) -> int | None:
     number = float(digits)
     if abs(number) <= _EXACT_FLOAT_MAX:
         return math.floor(number * ns_of_unit + 0.5) if number * ns_of_unit % 1 else int(number * ns_of_unit)
+    if abs(number) > _NS_MAX + 1:
+        return None  # too long in any unit; Python makes no int of so many digits
     return int(digits) * ns_of_unit if digits.lstrip("+-").isdigit() else None
 
 

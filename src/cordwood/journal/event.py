@@ -80,7 +80,9 @@ class Event(msgspec.Struct, frozen=True):
 
     @classmethod
     def json_bytes(cls, encoded: bytes | bytearray | memoryview, tags: Iterable[str] = ()) -> Self:
-        """An event with JSON that is encoded already; it is checked, and kept as it is.
+        """An event with JSON that is encoded already; its syntax is checked, and it is kept as it is.
+
+        Python cannot hold all JSON: a reader has `event.raw` in any case.
 
         >>> Event.json_bytes(b'{"price": 1.10}').raw
         b'{"price": 1.10}'

@@ -14,6 +14,7 @@ import msgspec
 from cordwood.store.rows import Deletion, EventRow, HeadRow, KeyChanges, Place
 
 from .action import Action, Append, Delete, Mark, Purge
+from .bad_record import BadRecord
 
 _LIVES = uuid.UUID("8a5f4a52-6c0f-5d0e-9b1a-3f6f0c7d2e41")
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -221,7 +222,7 @@ class KeyRecord(NamedTuple):
 
 
 RowsOf: TypeAlias = Callable[[KeyRecord, Append, str | None, int], tuple[Sequence[EventRow], int | None]]
-"""The rows of an Append from this number on, in this life, and its expiry in ns; `ValueError` if it is poison."""
+"""The rows of an Append from this number on, in this life, and its expiry in ns; `BadRecord` if it is poison."""
 
 
 class KeyFold:
@@ -293,7 +294,7 @@ class KeyFold:
         reason: str | None = None
         try:
             rows, expire_after_ns = self._rows_of(record, append, state.life, verdict.first)
-        except ValueError as error:
+        except BadRecord as error:
             reason = str(error)
             poison = Poison(reason, append)
             self._state = step(self._state, poison, record.offset, record.timestamp, self._topic).state

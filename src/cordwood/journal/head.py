@@ -9,11 +9,17 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from cordwood.records import StoredBatch, StoredRecord
+from cordwood.records import BinaryColumn, StoredBatch, StoredRecord
 
 _COMPACT_MIN = 10_000
 _HELD_MIN = 8_192
 """A head that is held drops so many records at once: the states that the writer knows stay valid for as long."""
+
+
+_BATCH_BYTES = 1_700
+"""The Python objects of a kept batch besides its records, measured: they are most of a batch of one small record."""
+_ROW_BYTES = 170
+"""The Python objects of a record in a batch that has rows, as this process's own; one that was read has columns."""
 
 
 class KeptBytes:
@@ -25,7 +31,7 @@ class KeptBytes:
         self.bytes = 0
 
     def add(self, head: "PartitionHead", batch: StoredBatch) -> None:
-        size = batch.weight
+        size = _memory_of(batch)
         self._batches.append((head, batch.offsets[-1], size))
         self.bytes += size
         while self.bytes > self._bytes_max:
@@ -37,6 +43,13 @@ class KeptBytes:
         """Give back what a head that is no longer used has kept."""
         self._batches = deque(entry for entry in self._batches if entry[0] is not head)
         self.bytes = sum(size for _, _, size in self._batches)
+
+
+def _memory_of(batch: StoredBatch) -> int:
+    """About the memory that a kept batch takes."""
+    values, _, _, _ = batch.rows()
+    rows = 0 if isinstance(values, BinaryColumn) else len(values)
+    return batch.weight + _BATCH_BYTES + _ROW_BYTES * rows
 
 
 class PartitionHead:

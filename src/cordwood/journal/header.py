@@ -11,7 +11,7 @@ import msgspec
 from cordwood.errors import InvalidInput
 
 from .action import Action, Append, Delete, Mark, Purge
-from .bad_record import BadRecord
+from .bad_record import UNDECODABLE, BadRecord, reason_of
 from .json_fields import SEQ_NR_MAX, Fields, is_null, read_field, read_number, read_text, split_object
 
 _SeqNr = Annotated[int, msgspec.Meta(ge=1, le=SEQ_NR_MAX)]
@@ -122,13 +122,13 @@ def decode_header(header: bytes) -> Action | None:
     """
     try:
         decoded = _decode(header)
-    except (ValueError, RecursionError):
-        return _decode_fields(header)
+    except UNDECODABLE:
+        return _decode_uncommon(header)
     append = decoded.append
     if append is not None:
         numbers = append.range
         if append.payload_type is None or numbers.first > numbers.last:
-            return _decode_fields(header)
+            return _decode_uncommon(header)
         metadata = append.metadata
         return Append(
             numbers.first,
@@ -136,7 +136,7 @@ def decode_header(header: bytes) -> Action | None:
             append.payload_type,
             append.origin,
             append.version,
-            None if metadata is None or is_null(metadata.data) else bytes(metadata.data),
+            None if metadata is None else _data(metadata.data),
             append.id,
             append.expected,
             append.life,
@@ -153,8 +153,30 @@ def decode_header(header: bytes) -> Action | None:
     return None
 
 
+def _data(raw: msgspec.Raw | None) -> bytes | None:
+    """The `data` of the metadata: msgspec checks the syntax of a value that it slices, but not its UTF-8."""
+    if raw is None or is_null(raw):
+        return None
+    data = bytes(raw)
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise BadRecord("the append's metadata is not UTF-8") from error
+    return data
+
+
+def _decode_uncommon(header: bytes) -> Action | None:
+    """Decode a header that the fast decoder refuses."""
+    try:
+        return _decode_fields(header)
+    except BadRecord:
+        raise
+    except UNDECODABLE as error:
+        raise BadRecord(f"the header cannot be decoded: {reason_of(error)}") from error
+
+
 def _decode_fields(header: bytes) -> Action | None:
-    """Decode a header that the fast decoder refuses: the first of the four actions that is an object counts."""
+    """The first of the four actions that is an object counts."""
     actions = split_object(header, "the header")
     for name, read in _READERS.items():
         raw = None if actions is None else actions.get(name)
@@ -176,7 +198,6 @@ def _read_append(fields: Fields) -> Append:
     if payload_type not in ("json", "binary"):
         raise BadRecord(f"the append's payloadType is {payload_type!r}, not 'json' or 'binary'")
     metadata = split_object(fields.get("metadata", msgspec.Raw(b"null")), "the append's metadata") or {}
-    data = metadata.get("data")
     keep_expiry = read_field(fields, "keepExpiry", "the append's keepExpiry") or False
     if not isinstance(keep_expiry, bool):
         raise BadRecord(f"the append's keepExpiry is {keep_expiry!r}, not true or false")
@@ -186,7 +207,7 @@ def _read_append(fields: Fields) -> Append:
         payload_type,
         read_text(fields, "origin", "the append's origin"),
         read_text(fields, "version", "the append's version"),
-        None if data is None or is_null(data) else bytes(data),
+        _data(metadata.get("data")),
         read_text(fields, "id", "the append's id"),
         read_number(fields, "expected", "the append's expected", 0),
         read_text(fields, "life", "the append's life"),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from .bad_record import BadRecord
+from .bad_record import UNDECODABLE, BadRecord, reason_of
 
 Fields: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -48,8 +48,8 @@ def read_field(fields: Fields, name: str, what: str) -> object:
         return None
     try:
         return _exact(raw)
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"{what} cannot be read: {error}") from error
+    except UNDECODABLE as error:
+        raise BadRecord(f"{what} cannot be read: {reason_of(error)}") from error
 
 
 def read_text(fields: Fields, name: str, what: str) -> str | None:

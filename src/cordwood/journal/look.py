@@ -227,9 +227,11 @@ class Looks:
         state = row
         actions: list[HeadAction] = []
         facts = self._topic.facts(key.partition)
-        for at in range(0, len(offsets), OFFSETS_MAX):
-            records = await self._scans.records(head, offsets[at : at + OFFSETS_MAX])
-            for offset in offsets[at : at + OFFSETS_MAX]:
+        at = 0
+        while at < len(offsets):
+            # The records are held for one round alone: only their headers are of interest here.
+            records, count = await self._scans.records(head, offsets[at : at + OFFSETS_MAX])
+            for offset in offsets[at : at + count]:
                 record = records.get(offset)
                 told = None if record is None else told_of(record)
                 if record is None or told is None:
@@ -237,6 +239,7 @@ class Looks:
                 verdict = step(state, told, offset, record.timestamp, facts)
                 state = verdict.state
                 actions.append(HeadAction(offset, record.timestamp, told, verdict))
+            at += count
         return Look(row, state, actions, stop, page)
 
     async def _read_rows(self) -> dict[str, HeadRow]:

@@ -24,7 +24,7 @@ from .tail import Tail
 from .topic import EPOCH, JournalTopic
 
 _HEAD_RECORDS = 100
-"""The records of the head whose events are decoded at once: a slow reader holds no more."""
+"""The records of the head whose events are decoded at once, within the bytes of a scan: a slow reader holds no more."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -210,12 +210,12 @@ class EventReader:
         """Decode the events of the next records of the head."""
         actions = list(islice(self._head, _HEAD_RECORDS))
         try:
-            rows = await self._source.head_rows(self._key, actions)
+            rows, count = await self._source.head_rows(self._key, actions)
         except Trimmed:
             # The store has passed them, and the log was trimmed: the store has these events.
             await self._again_after_trim()
             return
-        for _ in actions:  # only now: a step that is cancelled or fails loses none of them
+        for _ in range(count):  # only now: a step that is cancelled or fails loses none of them
             self._head.popleft()
         self._put([row for row in rows if row.seq_nr >= self._next])
 
@@ -272,12 +272,15 @@ class JournalSource:
         self.looks = looks
         self.scans = scans
 
-    async def head_rows(self, key: Key, actions: Sequence[HeadAction]) -> list[EventRow]:
-        """The rows of Appends that counted, in order; `Corrupt` at a record that cannot be decoded (R43)."""
+    async def head_rows(self, key: Key, actions: Sequence[HeadAction]) -> tuple[list[EventRow], int]:
+        """The rows of the first of these Appends, which counted, and how many they are.
+
+        `Corrupt` at a record that cannot be decoded (R43).
+        """
         head = await self.tail.head(key.partition)
-        records = await self.scans.records(head, [action.offset for action in actions])
+        records, count = await self.scans.records(head, [action.offset for action in actions])
         rows: list[EventRow] = []
-        for action in actions:
+        for action in actions[:count]:
             record = records.get(action.offset)
             state = action.verdict.state
             assert type(action.told) is Append
@@ -298,7 +301,7 @@ class JournalSource:
             except BadRecord as error:
                 raise poisoned(self.topic.name, key, action.offset, str(error)) from error
             rows.extend(decoded)
-        return rows
+        return rows, count
 
 
 def poisoned(topic: str, key: Key, offset: int, reason: str) -> CordwoodError:

@@ -4,12 +4,20 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cordwood.errors import Corrupt
 from cordwood.store.rows import EventRow
 
 from .action import Append
+from .bad_record import UNDECODABLE, reason_of
 from .value import check_numbers, decode_value
 
+
+class _AppendId(msgspec.Struct):
+    id: str | None = None
+
+
 _encode = msgspec.json.Encoder().encode
+_decode_id = msgspec.json.Decoder(_AppendId).decode
 
 
 def event_rows(
@@ -66,3 +74,21 @@ def _metadata_text(append: Append, payload: str) -> str:
     header = "{}" if append.metadata is None else f'{{"data":{append.metadata.decode()}}}'
     id = "" if append.id is None else f',"id":{_encode(append.id).decode()}'
     return f'{{"header":{header},"payload":{payload}{id}}}'
+
+
+def append_id_of(metadata: str | None) -> str | None:
+    """The id of the append that wrote an event row, by its column `metadata`; None if it is a foreign one.
+
+    It decodes nothing else: the metadata of the caller may have numbers and depths that no decoder takes.
+
+    >>> append_id_of('{"header":{},"payload":{"data":1e99999999999999999999},"id":"c-42"}')
+    'c-42'
+    """
+    if metadata is None:
+        return None
+    try:
+        return _decode_id(metadata).id
+    except msgspec.ValidationError:
+        return None
+    except UNDECODABLE as error:
+        raise Corrupt(f"the metadata of an event row cannot be decoded: {reason_of(error)}") from error

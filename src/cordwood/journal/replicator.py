@@ -205,7 +205,7 @@ class Replicator:
                 await self._replicate(batch)
         for partition, end in ends.items():
             # Places without a record at the end, on Kafka.
-            if self._next(partition) < end:
+            while self._next(partition) < end:
                 await self._write(partition, end - 1, [], [])
 
     async def replicate_to(self, partition: int, stop: int) -> None:
@@ -357,14 +357,19 @@ class Replicator:
                     self.stats.dead += len(folded.dead_letters)
 
     async def _write(self, partition: int, pointer: int, keys: list[KeyChanges], dead: list[DeadLetter]) -> bool:
+        """Write these changes, and move the pointer; False if another replicator has moved it forward meanwhile.
+
+        The caller then continues after that pointer: every other replicator brings it nearer to its end.
+        """
+        next = self._next(partition)
         after = self._pointers[partition]
         changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead, self._looked_at)
         if not await self._topic.store.write(changes):
-            # Another replicator was faster: continue after its pointer.
             await self._load_pointers()
-            if self._next(partition) <= pointer:
+            if self._next(partition) <= next:
                 raise Unavailable(
-                    f"a batch of {self._topic.name}/{partition} was not written: its pointer moved, or it is too old",
+                    f"a batch of {self._topic.name}/{partition} was not written: its pointer moved back, or it is"
+                    " too old",
                     reason="busy",
                 )
             return False
@@ -375,17 +380,12 @@ class Replicator:
 
     async def _accept_loss(self, partition: int, start: int) -> None:
         """R42: write the lost range to the dead letters, and continue at the first kept offset."""
-        first = self._next(partition)
-        lost = DeadLetter(
-            self._topic.name,
-            partition,
-            first,
-            through=start - 1,
-            reason=f"records {first} to {start - 1} were trimmed before they were replicated; the loss was accepted",
-        )
-        _LOGGER.warning("%s/%d: %s", self._topic.name, partition, lost.reason)
-        if await self._write(partition, start - 1, [], [lost]):
-            self.stats.dead += 1
+        while (first := self._next(partition)) < start:
+            reason = f"records {first} to {start - 1} were trimmed before they were replicated; the loss was accepted"
+            lost = DeadLetter(self._topic.name, partition, first, through=start - 1, reason=reason)
+            _LOGGER.warning("%s/%d: %s", self._topic.name, partition, reason)
+            if await self._write(partition, start - 1, [], [lost]):
+                self.stats.dead += 1
 
     def _lost(self, partition: int, start: int) -> Trimmed:
         first = self._next(partition)

@@ -8,6 +8,7 @@ import msgspec
 from cordwood.errors import Corrupt
 from cordwood.store.rows import EventRow
 
+from .bad_record import UNDECODABLE, reason_of
 from .event import Kind
 from .json_text import decode_json
 
@@ -15,6 +16,7 @@ _KINDS: dict[str | None, Kind | None] = {None: None, "json": "json", "text": "te
 """By the column `payload_type`; the Scala library reads every other value as binary."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class _Data(msgspec.Struct):
@@ -78,7 +80,11 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def payload(self) -> Any:
-        """Bytes, text, or JSON decoded; None if the event has no payload."""
+        """Bytes, text, or JSON decoded; None if the event has no payload.
+
+        A number that no float can hold is a Decimal. JSON that Python cannot decode, such as `1e99999999999999999999`
+        or 2,000 nested arrays, raises `Corrupt`: `raw` has its bytes.
+        """
         kind = self.kind
         if kind == "json":
             return self._decoded(self._row.payload_txt or "", "payload")
@@ -101,8 +107,11 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def timestamp(self) -> datetime:
-        """The time of the event's record, in UTC."""
-        return _EPOCH + timedelta(milliseconds=self._row.timestamp)
+        """The time of the event's record, in UTC; the last moment of the year 9999 if the record names a later one."""
+        try:
+            return _EPOCH + timedelta(milliseconds=self._row.timestamp)
+        except OverflowError:
+            return _LAST
 
     @property
     def metadata(self) -> Any:
@@ -175,15 +184,17 @@ class StoredEvent(msgspec.Struct, frozen=True, eq=False):
             return _NO_METADATA
         try:
             return _decode_metadata(text)
-        except (ValueError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise self._corrupt("metadata", error) from error
 
     def _decoded(self, text: str | msgspec.Raw, what: str) -> Any:
         try:
             return decode_json(text if isinstance(text, str) else bytes(text))
-        except (ValueError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise self._corrupt(what, error) from error
 
     def _corrupt(self, what: str, error: Exception) -> Corrupt:
         row = self._row
-        return Corrupt(f"event {row.seq_nr} of {row.partition}@{row.offset}: its {what} is not JSON: {error}")
+        place = f"event {row.seq_nr} of {row.partition}@{row.offset}"
+        raw = "; raw has its bytes" if what == "payload" else ""
+        return Corrupt(f"{place}: its {what} cannot be decoded from JSON: {reason_of(error)}{raw}")

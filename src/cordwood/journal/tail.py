@@ -49,6 +49,7 @@ class Tail:
         self._foreign_at: dict[int, float] = {}
         self._owed: dict[int, int] = {}  # one past the last record that was fed and not taken, by partition
         self._used_at: dict[int, float] = {}
+        self._unfollowed_at = 0.0
         self._pointers: dict[int, int] = {}
         self._reading: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -324,8 +325,11 @@ class Tail:
             self._watching = self._loop.create_task(self._watch_pointers())
 
     async def _watch_pointers(self) -> None:
-        """Drop replicated records; leave partitions that nobody uses, and stop reading those that only we append to."""
-        while self._heads:
+        """Drop replicated records; leave partitions that nobody uses, and stop reading those that only we append to.
+
+        It ends, with the reader, when no partition is left.
+        """
+        while True:
             await asyncio.sleep(_POINTER_SECONDS)
             try:
                 if any(head.lower < head.upper for head in self._heads.values()):
@@ -343,6 +347,22 @@ class Tail:
                     self._unfollow(partition)
                     self._kept.discard(head)
                     del self._heads[partition]
+            if not self._followed and (not self._heads or now - self._unfollowed_at > _IDLE_SECONDS):
+                await self._end_reader()
+            if not self._heads:
+                return
+
+    async def _end_reader(self) -> None:
+        """Give back what an idle reader holds, a client on Kafka; the next partition to follow starts a new one."""
+        reader, reading = self._reader, self._reading
+        if reader is None or reading is None:
+            return
+        self._reader = self._reading = None
+        reading.cancel()
+        try:
+            await asyncio.wait([reading])
+        finally:
+            await reader.close()
 
     def _is_own_only(self, head: PartitionHead, now: float) -> bool:
         """Whether nobody else has appended lately, and no own record is behind one of others that is still to be read.
@@ -356,5 +376,6 @@ class Tail:
     def _unfollow(self, partition: int) -> None:
         if partition in self._followed:
             self._followed.discard(partition)
+            self._unfollowed_at = self._loop.time()
             if self._reader is not None:
                 self._reader.drop(partition)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from cordwood.errors import InvalidInput
 
 from .action import Append
-from .bad_record import BadRecord
+from .bad_record import UNDECODABLE, BadRecord, reason_of
 from .binary_value import decode_binary_value, encode_binary_value
 from .decoded_value import DecodedEvent, DecodedValue
 from .event import Event
@@ -41,7 +41,12 @@ def decode_value(payload_type: str, value: bytes) -> DecodedValue:
     >>> decode_value("json", b'{"events":[{"seqNr":1,"tags":[]}],"metadata":{}}').metadata
     '{}'
     """
-    return decode_binary_value(value) if payload_type == "binary" else decode_json_value(value)
+    try:
+        return decode_binary_value(value) if payload_type == "binary" else decode_json_value(value)
+    except BadRecord:
+        raise
+    except UNDECODABLE as error:
+        raise BadRecord(f"the value cannot be decoded: {reason_of(error)}") from error
 
 
 def check_numbers(append: Append, events: Sequence[DecodedEvent]) -> None:

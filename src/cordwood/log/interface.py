@@ -178,14 +178,20 @@ class Log(ABC):
 
     @abstractmethod
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         """Internal: the records at these increasing offsets, which a program knows, in order.
 
         An offset without a record, such as the mark of a transaction on Kafka, is left out. One below the first kept
         offset raises `Trimmed`. Offsets that the log has not reached are left out too, once the call has seen the end:
         on Kafka a new leader may know a lower end for a moment. With `uncommitted` Kafka also returns records of open
-        transactions, whatever the url says.
+        transactions, whatever the url says. With `bytes_max` it stops soon after the record that reaches so many bytes:
+        it has looked at no offset above the last one it returns, and an empty result means that no offset has a record.
 
         ```python
         first, second = await log.fetch([17, 40_000])

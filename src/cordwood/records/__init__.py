@@ -38,7 +38,7 @@ from cordwood.records.layout import (
     LARGE_FRAME_BYTES,
 )
 from cordwood.records.pieces import Frame, Piece
-from cordwood.records.record import Record, StoredRecord
+from cordwood.records.record import Record, StoredRecord, record_bytes
 from cordwood.records.stored import StoredBatch
 
 __all__ = [
@@ -66,4 +66,5 @@ __all__ = [
     "frame_bytes",
     "frame_of",
     "is_whole",
+    "record_bytes",
 ]

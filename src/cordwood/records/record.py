@@ -60,3 +60,15 @@ class StoredRecord(Record):
 
     def __repr__(self) -> str:
         return f"StoredRecord({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"
+
+
+def record_bytes(record: Record) -> int:
+    """The bytes of a record's value, key and headers together.
+
+    >>> record_bytes(Record(b"value", key=b"key", headers=(("name", b"1"),)))
+    13
+    """
+    size = len(record.value or b"") + len(record.key or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size

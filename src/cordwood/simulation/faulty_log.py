@@ -98,9 +98,14 @@ class FaultyLog(Log):
         return self._log.read(start, stop, follow, topic_id)
 
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
-        return await self._log.fetch(offsets, uncommitted=uncommitted, timeout=timeout)
+        return await self._log.fetch(offsets, bytes_max=bytes_max, uncommitted=uncommitted, timeout=timeout)
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         return await self._log.bounds(timeout=timeout)

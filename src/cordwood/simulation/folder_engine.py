@@ -127,7 +127,12 @@ class SimulatedLog(Log):
         return SimulatedReader(self, start, stop)
 
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         raise NotImplementedError
 

@@ -45,7 +45,7 @@ from cordwood.log.arguments import (
     whole_number,
 )
 from cordwood.log.calls.outcome import change
-from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes
+from cordwood.records import FRAME_BYTES_MAX, Batch, BinaryColumn, StoredBatch, StoredRecord, frame_bytes, record_bytes
 from cordwood.records.headers import HeaderColumn
 
 STORED_RECORDS_MAX = 7  # odd, so that the borders of stored batches differ from those of appended ones
@@ -201,14 +201,26 @@ class MemoryLog(Log):
         return self.reader_class(self, start, stop, follow, topic_id)
 
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         known = checked_known(offsets)
         _check_time(timeout)
         partition = self.find()
         if known and known[0] < partition.start:
             raise Trimmed(f"trimmed before {partition.start}", start=partition.start)
-        return [partition.records[offset - partition.start] for offset in known if offset < partition.end]
+        found: list[StoredRecord] = []
+        size = 0
+        for offset in known:
+            if offset >= partition.end or (bytes_max is not None and size >= bytes_max):
+                break
+            found.append(partition.records[offset - partition.start])
+            size += record_bytes(found[-1])
+        return found
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         _check_time(timeout)

@@ -74,18 +74,26 @@ class Log:
         return Reader(reader, self._portal, follows=bool(follow))
 
     def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         """Internal: the records at these increasing offsets, which a program knows, in order.
 
         Offsets without a record, and those that the log has not reached, are left out. One below the first kept offset
         raises `Trimmed`. With `uncommitted` Kafka also returns records of open transactions, whatever the url says.
+        With `bytes_max` it stops soon after the record that reaches so many bytes.
 
         ```python
         first, second = log.fetch([17, 40_000])
         ```
         """
-        return self._portal.call(self._log.fetch, offsets, uncommitted=uncommitted, timeout=timeout)
+        return self._portal.call(
+            self._log.fetch, offsets, bytes_max=bytes_max, uncommitted=uncommitted, timeout=timeout
+        )
 
     def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         """The first kept offset, and one past the last."""

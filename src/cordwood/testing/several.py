@@ -431,6 +431,16 @@ class Several(UnderTest):
         whole = [record async for stored in log.read() for record in stored]
         assert await log.fetch(offsets) == whole
 
+    async def test_a_fetch_of_some_bytes_returns_the_first_records(self, log: Log) -> None:
+        offsets = [offset for _ in range(40) for offset in await log.append(Batch.of([bytes(100_000)]))]
+        rest, rounds = offsets, 0
+        while found := await log.fetch(rest, bytes_max=1):
+            assert [record.offset for record in found] == rest[: len(found)]
+            rest, rounds = rest[len(found) :], rounds + 1
+        assert not rest
+        assert rounds > 1
+        assert len(await log.fetch(offsets, bytes_max=4_000_000)) == 40
+
     async def test_a_known_offset_that_was_trimmed_is_told_with_the_first_kept(self, log: Log, many: list[int]) -> None:
         await log.trim(before=many[70])
         for wanted in ([0], [69], [3, 2000], [69, 70]):

@@ -55,6 +55,7 @@ def test_a_text_is_read_as_scala_reads_it(text: str, ns: int) -> None:
     [
         "", "1", "day", " 1 DAY", "1 week", "1 ds", "Inf", "NaN ms", "1_000 ms", "٣ days", "1 day 2", "0x1 s",
         "1e400 ns", "106752 days", "9223372036854775808 ns", "1e17 ns",
+        pytest.param("9" * 5000 + " days", id="5,000 digits"), pytest.param("9" * 500_000, id="digits without a unit"),
     ],
 )  # fmt: skip
 def test_other_texts_are_no_durations(text: str) -> None:

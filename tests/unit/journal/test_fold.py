@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordwood.journal.action import Append, Delete, Mark, Purge
+from cordwood.journal.bad_record import BadRecord
 from cordwood.journal.fold import KeyFold, KeyRecord, Poison, Told, Topic, exists, life_of, seq_nr_of, step
 from cordwood.store import EventRow, HeadRow, KeyChanges
 
@@ -19,7 +20,7 @@ DAY_NS = 86_400 * 10**9
 def rows_of(record: KeyRecord, append: Append, life: str | None, first: int) -> tuple[list[EventRow], int | None]:
     """Values here: b"bad", or the expiry in days."""
     if record.value == b"bad":
-        raise ValueError("a bad value")
+        raise BadRecord("a bad value")
     rows = [
         EventRow(number, record.timestamp, 0, record.offset, None, None, life, None, None)
         for number in range(first, append.last + 1)

@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from cordwood.errors import Corrupt
 from cordwood.journal.action import Append
 from cordwood.journal.bad_record import BadRecord
 from cordwood.journal.event import Event
-from cordwood.journal.record_rows import event_rows
+from cordwood.journal.record_rows import append_id_of, event_rows
 from cordwood.journal.value import encode_value
 from cordwood.store.rows import EventRow
 
@@ -61,3 +62,18 @@ def test_header_metadata_is_kept_as_it_was_written() -> None:
 def test_a_record_whose_events_do_not_match_its_header_is_bad(append: Append) -> None:
     with pytest.raises(BadRecord):
         event_rows(append, VALUE, None, 0, 0, 0, None, 0)
+
+
+@pytest.mark.parametrize("data", ["1e999", "1e99999999999999999999", "9" * 5000, "[" * 900 + "1e999" + "]" * 900])
+def test_the_id_of_a_row_needs_nothing_else_of_its_metadata(data: str) -> None:
+    assert append_id_of(f'{{"header":{{}},"payload":{{"data":{data}}},"id":"c-42"}}') == "c-42"
+
+
+@pytest.mark.parametrize("metadata", [None, "{}", "[]", '{"id":5}', '{"id":null}', '{"data":{"id":"x"}}'])
+def test_foreign_metadata_has_no_append_id(metadata: str | None) -> None:
+    assert append_id_of(metadata) is None
+
+
+def test_metadata_that_is_not_json_is_corrupt() -> None:
+    with pytest.raises(Corrupt, match="cannot be decoded"):
+        append_id_of("{")

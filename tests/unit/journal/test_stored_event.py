@@ -43,6 +43,11 @@ def test_an_event_has_the_values_of_its_row() -> None:
     assert (event.headers, event.origin, event.version) == ({"h": "v"}, "host", "10.1.0")
 
 
+@pytest.mark.parametrize("timestamp", [253_402_300_800_000, 2**63 - 1])
+def test_a_time_after_the_year_9999_is_its_last_moment(timestamp: int) -> None:
+    assert changed(timestamp=timestamp).timestamp == datetime.max.replace(tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("columns", "kind", "payload", "raw"),
     [
@@ -83,11 +88,24 @@ def test_metadata_is_read_in_every_form(
 
 
 def test_bad_json_in_a_row_is_corrupt_with_its_place() -> None:
-    with pytest.raises(Corrupt, match="event 3 of 2@17: its payload is not JSON"):
+    with pytest.raises(Corrupt, match=r"event 3 of 2@17: its payload cannot be decoded .*raw has its bytes"):
         _ = changed(payload_txt="{").payload
     for text in ("{", "[]"):
-        with pytest.raises(Corrupt, match="event 3 of 2@17: its metadata is not JSON"):
+        with pytest.raises(Corrupt, match="event 3 of 2@17: its metadata cannot be decoded"):
             _ = changed(metadata=text).append_id
+
+
+@pytest.mark.parametrize(
+    "payload", ["1e99999999999999999999", '{"a":[-1e99999999999999999999]}', "[" * 2000 + "]" * 2000]
+)
+def test_json_that_python_cannot_hold_is_corrupt_and_kept(payload: str) -> None:
+    event = changed(payload_txt=payload, metadata=f'{{"payload":{{"data":{payload}}}}}')
+    with pytest.raises(Corrupt, match="raw has its bytes"):
+        _ = event.payload
+    with pytest.raises(Corrupt, match="its metadata cannot be decoded"):
+        _ = event.metadata
+    assert event.raw == payload.encode()
+    assert str(event.seq_nr) in repr(event)
 
 
 def test_events_are_equal_if_a_program_sees_no_difference() -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from cordwood.errors import Timeout
-from cordwood.records import StoredBatch, StoredRecord
+from cordwood.records import StoredBatch, StoredRecord, record_bytes
 
 from .cluster import SharedCluster
 from .cursor import Cursor
@@ -19,15 +19,25 @@ _WAIT_SECONDS = 1.0
 
 
 def read_known(
-    cluster: SharedCluster, topic: str, partition: int, offsets: Sequence[int], timeout: float, *, uncommitted: bool
+    cluster: SharedCluster,
+    topic: str,
+    partition: int,
+    offsets: Sequence[int],
+    timeout: float,
+    *,
+    bytes_max: int | None,
+    uncommitted: bool,
 ) -> list[StoredRecord]:
     """The records at these increasing offsets; without those that have none, and those beyond the end.
+
+    It ends after the batch that reaches `bytes_max`.
 
     It asks for no bounds, unless the client says that the log does not have an offset.
     """
     if not offsets:
         return []
     records: list[StoredRecord] = []
+    size = 0
     kind = ClientKind(several=True, uncommitted=uncommitted)
     settings = replace(cluster.settings, timeout=timeout)
     deadline = time.monotonic() + timeout
@@ -39,7 +49,11 @@ def read_known(
             while cursor.offset <= run[-1]:
                 batch = cursor.read(run[-1] + 1, _WAIT_SECONDS)
                 if batch is not None:
-                    records += _chosen(batch, run)
+                    chosen = list(_chosen(batch, run))
+                    records += chosen
+                    size += sum(map(record_bytes, chosen))
+                    if bytes_max is not None and size >= bytes_max:
+                        return records
                 elif cursor.at_end or cursor.waiting:
                     return records
                 if time.monotonic() > deadline:

@@ -102,12 +102,21 @@ class KafkaLog(Log):
         return reader
 
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         known = checked_known(offsets)
         seconds = self._seconds(timeout)
         return await self._call(
-            seconds, "fetch", lambda: read_known(self._cluster, *self._place, known, seconds, uncommitted=uncommitted)
+            seconds,
+            "fetch",
+            lambda: read_known(
+                self._cluster, *self._place, known, seconds, bytes_max=bytes_max, uncommitted=uncommitted
+            ),
         )
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:

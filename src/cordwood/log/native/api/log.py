@@ -117,10 +117,15 @@ class FolderLog(Log):
         return reader
 
     async def fetch(
-        self, offsets: Sequence[int], *, uncommitted: bool = False, timeout: float | None = None
+        self,
+        offsets: Sequence[int],
+        *,
+        bytes_max: int | None = None,
+        uncommitted: bool = False,
+        timeout: float | None = None,
     ) -> list[StoredRecord]:
         known = checked_known(offsets)
-        return await self._call(timeout, "fetch", lambda: read_known(self._source(), known))
+        return await self._call(timeout, "fetch", lambda: read_known(self._source(), known, bytes_max))
 
     async def bounds(self, *, timeout: float | None = None) -> tuple[int, int]:
         view = await self._call(timeout, "bounds", lambda: self._source().extent())

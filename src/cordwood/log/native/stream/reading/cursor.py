@@ -1,7 +1,8 @@
 """Reading a log across its plogs."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
@@ -10,7 +11,7 @@ from cordwood.errors import Corrupt, NotFound, Trimmed
 from cordwood.log.native.chain.chain import Chain, Link
 from cordwood.log.native.chain.durable import Durable
 from cordwood.log.native.plog import PlogId, PlogStore
-from cordwood.records import StoredBatch, StoredRecord
+from cordwood.records import StoredBatch, StoredRecord, record_bytes
 
 from .blocks import READ_BYTES, Frames, PlogCursor, open_cursor
 
@@ -177,12 +178,13 @@ def offset_at(source: Source, timestamp: int) -> int:
     return _in_extent(source, lambda view: _offset_at(source, view, timestamp))
 
 
-def read_known(source: Source, offsets: Sequence[int]) -> list[StoredRecord]:
+def read_known(source: Source, offsets: Sequence[int], bytes_max: int | None = None) -> list[StoredRecord]:
     """The records at these increasing offsets, without those beyond the end; `Trimmed` if one is no longer kept.
 
-    Frame headers lead to the frames that hold them, and only these frames are read.
+    Frame headers lead to the frames that hold them, and only these frames are read. The record that reaches `bytes_max`
+    is the last one.
     """
-    return _in_extent(source, lambda view: _read_known(source, view, offsets)) if offsets else []
+    return _in_extent(source, lambda view: _read_known(source, view, offsets, bytes_max)) if offsets else []
 
 
 def _in_extent(source: Source, look: Callable[[Extent], T]) -> T:
@@ -200,17 +202,25 @@ def _in_extent(source: Source, look: Callable[[Extent], T]) -> T:
                 ) from error
 
 
-def _read_known(source: Source, view: Extent, offsets: Sequence[int]) -> list[StoredRecord]:
+def _read_known(source: Source, view: Extent, offsets: Sequence[int], bytes_max: int | None) -> list[StoredRecord]:
     if offsets[0] < view.start:
         raise trimmed(source.name, offsets[0], view.start)
     there = offsets[: bisect_left(offsets, view.durable.next_offset)]
     records: list[StoredRecord] = []
+    size = 0
     for place, wanted in groupby(there, view.chain.index_of):
-        records += _records_in(source, view, view.chain.links[place], wanted)
+        with closing(_records_in(source, view, view.chain.links[place], wanted)) as found:
+            for record in found:
+                records.append(record)
+                size += record_bytes(record)
+                if bytes_max is not None and size >= bytes_max:
+                    return records
     return records
 
 
-def _records_in(source: Source, view: Extent, link: Link, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+def _records_in(
+    source: Source, view: Extent, link: Link, offsets: Iterable[int]
+) -> Generator[StoredRecord, None, None]:
     """The records of one plog, walking forward from frame to frame."""
     end = view.end_of(link)
     cursor = open_cursor(source.plogs, link.id)
