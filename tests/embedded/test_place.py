@@ -22,7 +22,8 @@ def test_a_folder_of_another_program_is_refused(tmp_path: Path, read_only: bool)
 
 
 @pytest.mark.parametrize(
-    "names", [["published-papers.html"], ["store.db.bak", "app.py"], ["plogs.txt"], ["coordinator.database"], ["staged2"]]
+    "names",
+    [["published-papers.html"], ["store.db.bak", "app.py"], ["plogs.txt"], ["coordinator.database"], ["staged2"]],
 )
 def test_names_that_only_begin_as_ours_are_foreign(tmp_path: Path, names: list[str]) -> None:
     for name in names:

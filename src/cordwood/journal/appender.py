@@ -42,6 +42,7 @@ from .header import encode_header
 from .look import Key, Looks, check_open, told_of
 from .outbox import Acked, Outbox, Outgoing
 from .reader import sound_rows
+from .record_rows import append_id_of
 from .tail import Tail
 from .topic import JournalTopic
 from .value import encode_value
@@ -818,12 +819,3 @@ def conflict(topic: str, id: str, expected: int, life: str | None, actual: int, 
     else:
         text = f"{where} is at {actual}, not at {expected}: read on from {expected + 1}, and decide again"
     return Conflict(text, actual=actual, winner=winner, outcome="not_written")
-
-
-def append_id_of(metadata: str | None) -> str | None:
-    """The id of the append that wrote an event row."""
-    if metadata is None:
-        return None
-    decoded = msgspec.json.decode(metadata)
-    found = decoded.get("id") if isinstance(decoded, dict) else None
-    return found if isinstance(found, str) else None

@@ -840,7 +840,9 @@ class Journal:
         lease = None if config.lease_seconds is None else LeaseTerm(_lease_owner(), config.lease_seconds)
         replicator = Replicator(topic, tail.set_pointer, lease=lease)
         trimmer = None if config.keep is None else LogTrimmer(topic, config.keep, config.trim_seconds)
-        return _Parts(topic, tail, fences, appender, looks, source, Snapshots(topic, looks), single, replicator, trimmer)
+        return _Parts(
+            topic, tail, fences, appender, looks, source, Snapshots(topic, looks), single, replicator, trimmer
+        )
 
     def _check_loop(self) -> None:
         if self._loop is not None and self._loop is not asyncio.get_running_loop():

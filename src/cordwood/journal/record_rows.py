@@ -66,3 +66,19 @@ def _metadata_text(append: Append, payload: str) -> str:
     header = "{}" if append.metadata is None else f'{{"data":{append.metadata.decode()}}}'
     id = "" if append.id is None else f',"id":{_encode(append.id).decode()}'
     return f'{{"header":{header},"payload":{payload}{id}}}'
+
+
+def append_id_of(metadata: str | None) -> str | None:
+    """The id of the append that wrote an event row; None if it had none.
+
+    >>> append_id_of('{"header":{},"payload":{},"id":"a-17"}')
+    'a-17'
+    """
+    if metadata is None:
+        return None
+    try:
+        decoded = msgspec.json.decode(metadata)
+    except msgspec.DecodeError:
+        return None
+    found = decoded.get("id") if isinstance(decoded, dict) else None
+    return found if isinstance(found, str) else None
