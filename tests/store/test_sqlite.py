@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
@@ -19,11 +19,13 @@ import pytest
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound, Timeout, TooLarge, Unavailable
 from cordwood.store import EventStore, KeyChanges, ScanPart, open_store
+from cordwood.store.rows import Place
 from cordwood.store.sqlite import SqliteStore, schema
 from cordwood.store.sqlite.connection import connect, set_up_writer
 from cordwood.store.sqlite.errors import translate
 from cordwood.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, STEPS, prepare_for_reading, prepare_for_writing
 from cordwood.testing.store.under_test import (
+    LIFE,
     appended,
     batch,
     behind,
@@ -270,18 +272,39 @@ async def test_a_row_that_cannot_be_decoded_is_damage(path: Path, statement: str
             await use(store)
 
 
-CHANGES = {
-    "journal": "UPDATE journal SET payload_txt = 'another' WHERE id = 'order-3' AND seq_nr = 3",
-    "journal's key": "UPDATE journal SET id = 'order-4', timestamp = 1 WHERE id = 'order-3' AND seq_nr = 3",
-    "journal's checksum": "UPDATE journal SET crc = crc + 1 WHERE id = 'order-3' AND seq_nr = 3",
-    "metajournal": "UPDATE metajournal SET seq_nr = 24 WHERE id = 'order-3'",
-    "metajournal's place that closes it": "UPDATE metajournal SET closed_partition = 0, closed_offset = 0",
-    "pointer2": "UPDATE pointer2 SET offset = 24",
-    "setting": "UPDATE setting SET value = replace(value, 'a-topic', 'b-topic')",
-    "a setting of purge_expired": "UPDATE setting SET value = '2025-01-01' WHERE key LIKE '%expired%'",
-    "cordwood_snapshot": "UPDATE cordwood_snapshot SET seq_nr = 4",
-    "cordwood_snapshot's payload": "UPDATE cordwood_snapshot SET payload = x'00'",
-    "cordwood_dead_letter": "UPDATE cordwood_dead_letter SET skipped = 1",
+Call = Callable[[EventStore], Awaitable[object]]
+EVENTS: list[Call] = [
+    lambda store: events_of(store, "orders", "order-3"),
+    lambda store: store.first_events("orders", "order-3", 2, 5),
+    lambda store: rows_of(store, "orders", ScanPart("order-3", "order-4")),
+]
+HEADS: list[Call] = [
+    lambda store: store.heads("orders", ["order-3"]),
+    lambda store: store.first_events("orders", "order-3", 1, 2),
+    lambda store: ids_of(store, "orders"),
+    lambda store: anext(aiter(store.scan_heads("orders", ScanPart(None, None)))),
+    lambda store: anext(aiter(store.expired("orders", None, date.max))),
+]
+POINTERS: list[Call] = [lambda store: store.pointers("orders"), lambda store: store.topics()]
+SETTINGS: list[Call] = [lambda store: store.binding("orders"), lambda store: store.topics()]
+DAYS: list[Call] = [lambda store: store.expired_through("orders"), lambda store: store.topics()]
+SNAPSHOTS: list[Call] = [lambda store: store.snapshots("orders", "order-1")]
+LETTERS: list[Call] = [lambda store: store.dead_letters("orders")]
+CHANGES: dict[str, tuple[str, list[Call]]] = {
+    "a payload": ("UPDATE journal SET payload_txt = 'x' WHERE id = 'order-3' AND seq_nr = 3", EVENTS),
+    "a number": ("UPDATE journal SET seq_nr = 3, timestamp = 1 WHERE id = 'order-3' AND seq_nr = 4", EVENTS),
+    "an id": ("UPDATE journal SET id = 'order-3', timestamp = 1 WHERE id = 'order-4' AND seq_nr = 3", EVENTS),
+    "a checksum": ("UPDATE journal SET crc = crc + 1 WHERE id = 'order-3' AND seq_nr = 3", EVENTS),
+    "a head row": ("UPDATE metajournal SET seq_nr = 24 WHERE id = 'order-3'", HEADS),
+    "a closed key": ("UPDATE metajournal SET closed_partition = 0, closed_offset = 0", HEADS),
+    "a pointer": ("UPDATE pointer2 SET offset = 24", POINTERS),
+    "the time of a pointer": ("UPDATE pointer2 SET updated = 24", POINTERS),
+    "a binding": ("UPDATE setting SET value = replace(value, 'a-topic', 'b-topic') WHERE key LIKE '%s'", SETTINGS),
+    "a day": ("UPDATE setting SET value = '2025-01-01' WHERE key LIKE '%expired%'", DAYS),
+    "the number of a snapshot": ("UPDATE cordwood_snapshot SET seq_nr = 4", SNAPSHOTS),
+    "a snapshot": ("UPDATE cordwood_snapshot SET payload = x'00'", SNAPSHOTS),
+    "the place of a snapshot": ("UPDATE cordwood_snapshot SET offset = 1", SNAPSHOTS),
+    "a dead letter": ("UPDATE cordwood_dead_letter SET skipped = 1", LETTERS),
 }
 
 
@@ -289,11 +312,57 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_row_that_does_not_match_its_checksum_is_damage(path: Path, change: str, read_only: bool) -> None:
     await fill(path)
+    statement, calls = CHANGES[change]
     with closing(sqlite3.connect(path)) as db, db:
-        assert db.execute(CHANGES[change]).rowcount > 0
+        assert db.execute(statement).rowcount > 0
     async with await open_store(f"sqlite:{path}", read_only=read_only) as store:
-        with pytest.raises(Corrupt, match=f"{path}: .*checksum.*: restore the file"):
-            await everything(store)
+        for call in calls:
+            with pytest.raises(Corrupt, match=f"{path}: .*checksum.*: restore the file"):
+                await call(store)
+
+
+async def test_what_a_write_decides_by_must_be_sound(path: Path) -> None:
+    await fill(path)
+    purge = batch("orders", 25, 26, KeyChanges("order-1", None, purge=26))
+    other = snapshot(4, life="another")
+    cases: list[tuple[str, str, list[Call]]] = [
+        (
+            "UPDATE cordwood_snapshot SET offset = offset + 1",
+            "UPDATE cordwood_snapshot SET offset = offset - 1",
+            [
+                lambda store: store.write(purge),
+                lambda store: store.save_snapshot("orders", "order-1", snapshot(4), 1, behind(25)),
+                lambda store: store.delete_snapshots("orders", "order-1", LIFE, 3, behind(25)),
+            ],
+        ),
+        (
+            "UPDATE metajournal SET record_id = 'another' WHERE id = 'order-1'",
+            f"UPDATE metajournal SET record_id = '{LIFE}' WHERE id = 'order-1'",
+            [lambda store: store.save_snapshot("orders", "order-1", other, 1, behind(25))],
+        ),
+        (
+            "UPDATE cordwood_dead_letter SET reason = 'x', id = 'order-1'",
+            "UPDATE cordwood_dead_letter SET reason = 'the header is not JSON', id = 'order-x'",
+            [lambda store: store.write(purge), lambda store: store.skip("orders", 0, 25, 1)],
+        ),
+        (
+            "UPDATE pointer2 SET offset = 24",
+            "UPDATE pointer2 SET offset = 25",
+            [lambda store: store.write(batch("orders", 24, 26))],
+        ),
+    ]
+    for statement, undo, calls in cases:
+        with closing(sqlite3.connect(path)) as db, db:
+            assert db.execute(statement).rowcount > 0
+        async with await open_store(f"sqlite:{path}") as store:
+            for call in calls:
+                with pytest.raises(Corrupt, match="checksum") as caught:
+                    await call(store)
+                assert caught.value.outcome == "not_written"
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(undo)
+    async with await open_store(f"sqlite:{path}") as store:
+        assert await store.write(purge)
 
 
 HIDDEN = {
@@ -301,25 +370,26 @@ HIDDEN = {
     "pointer2": "topic = 'orders'",
     "setting": "key = 'cordwood/orders'",
     "cordwood_snapshot": "id = 'order-1'",
-    "cordwood_dead_letter": "id = 'order-x'",
+    "cordwood_dead_letter": "offset = 25",
 }
 """Tables, and the row that damage hides."""
 
 
-def hide(path: Path, table: str, *, from_copy: bool) -> None:
+def hide(path: Path, table: str, *, from_copy: bool, copy_index: str | None = None) -> None:
     """Take a row out of one of its two trees: SQLite changes the table while it does not know the other one."""
+    copy_index = copy_index or f"{table}_copy_idx"
     take_out = f"DELETE FROM {table} WHERE {HIDDEN[table]}"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA writable_schema=ON")
-        row = db.execute(f"SELECT * FROM {table} WHERE {HIDDEN[table]}").fetchone()
-        copy = db.execute("SELECT * FROM sqlite_master WHERE name = ?", (f"{table}_copy_idx",)).fetchone()
+        rows = db.execute(f"SELECT * FROM {table} WHERE {HIDDEN[table]}").fetchall()
+        copy = db.execute("SELECT * FROM sqlite_master WHERE name = ?", (copy_index,)).fetchone()
         if from_copy:
             db.execute(take_out)
-        db.execute("DELETE FROM sqlite_master WHERE name = ?", (f"{table}_copy_idx",))
+        db.execute("DELETE FROM sqlite_master WHERE name = ?", (copy_index,))
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA writable_schema=ON")
         if from_copy:
-            db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+            db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
         else:
             db.execute(take_out)
         db.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", copy)
@@ -336,6 +406,30 @@ async def test_a_row_that_is_missing_in_one_of_two_trees_is_damage(path: Path, t
         if table == "metajournal" and not from_copy:
             with pytest.raises(Corrupt, match="the head row of journal 'order-3' of 'orders' is missing"):
                 await store.heads("orders", ["order-3", "order-4"])
+        if table == "cordwood_dead_letter":
+            with pytest.raises(Corrupt):
+                await store.skip("orders", 0, 25, 1)
+
+
+@pytest.mark.parametrize("index", ["metajournal_expire_on_idx", "metajournal_expire_on_copy_idx"])
+async def test_a_journal_that_is_missing_by_its_day_is_damage(path: Path, index: str) -> None:
+    await fill(path)
+    hide(path, "metajournal", from_copy=True, copy_index=index)
+    async with await open_store(f"sqlite:{path}") as store:
+        with pytest.raises(Corrupt, match="by their last day"):
+            await anext(aiter(store.expired("orders", None, date.max)))
+
+
+@pytest.mark.parametrize("index", ["cordwood_dead_letter_id_idx", "cordwood_dead_letter_copy_idx"])
+async def test_a_key_is_not_opened_while_a_dead_letter_is_missing(path: Path, index: str) -> None:
+    await fill(path)
+    async with await open_store(f"sqlite:{path}") as store:
+        await write(store, batch("orders", 25, 30, dead_letters=[letter("orders", 30, "order-x")]))
+    hide(path, "cordwood_dead_letter", from_copy=True, copy_index=index)
+    async with await open_store(f"sqlite:{path}") as store:
+        await write(store, batch("orders", 30, 31, KeyChanges("order-x", head(0, 30, closed=Place(0, 25)))))
+        with pytest.raises(Corrupt, match="the dead letters of journal 'order-x'"):
+            await store.skip("orders", 0, 30, 1)
 
 
 async def test_a_write_that_meets_damage_writes_nothing(path: Path) -> None:

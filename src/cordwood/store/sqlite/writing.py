@@ -15,7 +15,18 @@ from cordwood.store.rows import Binding, DeadLetter, HeadRow, KeyChanges, Partit
 from cordwood.store.segments import head_segments, segment_of
 
 from .checksum import begin, checksum, encode
-from .reading import BINDING_PREFIX, binding, dead_letter, dead_letters_of, heads, leases, pointer, setting, snapshots
+from .reading import (
+    BINDING_PREFIX,
+    binding,
+    dead_letter,
+    dead_letters,
+    dead_letters_of,
+    heads,
+    leases,
+    pointer,
+    setting,
+    snapshots,
+)
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -254,6 +265,7 @@ def skip(db: sqlite3.Connection, topic: str, place: Place, now: int) -> DeadLett
     """Skip a dead letter (R43)."""
     letter = dead_letter(db, topic, place)
     if letter is None:
+        dead_letters(db, topic)  # raises if it is only missing in the table
         raise NotFound(
             f"{topic}/{place.partition} has no dead letter at offset {place.offset}: dead_letters({topic!r}) lists them"
         )
