@@ -308,7 +308,7 @@ def _write_bare(path: Path) -> float:
             with db:
                 _insert(db, "journal", rows[at : at + 10_000])
                 _insert(db, "metajournal", heads)
-                db.execute("INSERT OR REPLACE INTO pointer2 VALUES ('orders', 0, ?, 1, 1)", (at,))
+                db.execute("INSERT OR REPLACE INTO pointer2 VALUES ('orders', 0, ?, 1, 1, NULL)", (at,))
         return time.perf_counter() - began
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
@@ -19,11 +19,13 @@ import pytest
 
 from cordwood.errors import CordwoodError, Corrupt, NotFound, Timeout, TooLarge, Unavailable
 from cordwood.store import EventStore, KeyChanges, ScanPart, open_store
+from cordwood.store.rows import Place
 from cordwood.store.sqlite import SqliteStore, schema
 from cordwood.store.sqlite.connection import connect, set_up_writer
 from cordwood.store.sqlite.errors import translate
 from cordwood.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, STEPS, prepare_for_reading, prepare_for_writing
 from cordwood.testing.store.under_test import (
+    LIFE,
     appended,
     batch,
     behind,
@@ -270,18 +272,304 @@ async def test_a_row_that_cannot_be_decoded_is_damage(path: Path, statement: str
             await use(store)
 
 
+Call = Callable[[EventStore], Awaitable[object]]
+EVENTS: list[Call] = [
+    lambda store: events_of(store, "orders", "order-3"),
+    lambda store: store.first_events("orders", "order-3", 2, 5),
+    lambda store: rows_of(store, "orders", ScanPart("order-3", "order-4")),
+]
+HEADS: list[Call] = [
+    lambda store: store.heads("orders", ["order-3"]),
+    lambda store: store.first_events("orders", "order-3", 1, 2),
+    lambda store: ids_of(store, "orders"),
+    lambda store: anext(aiter(store.scan_heads("orders", ScanPart(None, None)))),
+    lambda store: anext(aiter(store.expired("orders", None, date.max))),
+]
+POINTERS: list[Call] = [lambda store: store.pointers("orders"), lambda store: store.topics()]
+SETTINGS: list[Call] = [lambda store: store.binding("orders"), lambda store: store.topics()]
+DAYS: list[Call] = [lambda store: store.expired_through("orders"), lambda store: store.topics()]
+SNAPSHOTS: list[Call] = [lambda store: store.snapshots("orders", "order-1")]
+LETTERS: list[Call] = [lambda store: store.dead_letters("orders")]
+CHANGES: dict[str, tuple[str, list[Call]]] = {
+    "a payload": ("UPDATE journal SET payload_txt = 'x' WHERE id = 'order-3' AND seq_nr = 3", EVENTS),
+    "a number": ("UPDATE journal SET seq_nr = 3, timestamp = 1 WHERE id = 'order-3' AND seq_nr = 4", EVENTS),
+    "an id": ("UPDATE journal SET id = 'order-3', timestamp = 1 WHERE id = 'order-4' AND seq_nr = 3", EVENTS),
+    "a checksum": ("UPDATE journal SET crc = crc + 1 WHERE id = 'order-3' AND seq_nr = 3", EVENTS),
+    "a head row": ("UPDATE metajournal SET seq_nr = 24 WHERE id = 'order-3'", HEADS),
+    "a closed key": ("UPDATE metajournal SET closed_partition = 0, closed_offset = 0", HEADS),
+    "a pointer": ("UPDATE pointer2 SET offset = 24", POINTERS),
+    "the time of a pointer": ("UPDATE pointer2 SET updated = 24", POINTERS),
+    "a binding": ("UPDATE setting SET value = replace(value, 'a-topic', 'b-topic') WHERE key LIKE '%s'", SETTINGS),
+    "a day": ("UPDATE setting SET value = '2025-01-01' WHERE key LIKE '%expired%'", DAYS),
+    "the number of a snapshot": ("UPDATE cordwood_snapshot SET seq_nr = 4", SNAPSHOTS),
+    "a snapshot": ("UPDATE cordwood_snapshot SET payload = x'00'", SNAPSHOTS),
+    "the place of a snapshot": ("UPDATE cordwood_snapshot SET offset = 1", SNAPSHOTS),
+    "a dead letter": ("UPDATE cordwood_dead_letter SET skipped = 1", LETTERS),
+}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_row_that_does_not_match_its_checksum_is_damage(path: Path, change: str, read_only: bool) -> None:
+    await fill(path)
+    statement, calls = CHANGES[change]
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(statement).rowcount > 0
+    async with await open_store(f"sqlite:{path}", read_only=read_only) as store:
+        for call in calls:
+            with pytest.raises(Corrupt, match=f"{path}: .*checksum.*: restore the file"):
+                await call(store)
+
+
+async def test_what_a_write_decides_by_must_be_sound(path: Path) -> None:
+    await fill(path)
+    purge = batch("orders", 25, 26, KeyChanges("order-1", None, purge=26))
+    other = snapshot(4, life="another")
+    cases: list[tuple[str, str, list[Call]]] = [
+        (
+            "UPDATE cordwood_snapshot SET offset = offset + 1",
+            "UPDATE cordwood_snapshot SET offset = offset - 1",
+            [
+                lambda store: store.write(purge),
+                lambda store: store.save_snapshot("orders", "order-1", snapshot(4), 1, behind(25)),
+                lambda store: store.delete_snapshots("orders", "order-1", LIFE, 3, behind(25)),
+            ],
+        ),
+        (
+            "UPDATE metajournal SET record_id = 'another' WHERE id = 'order-1'",
+            f"UPDATE metajournal SET record_id = '{LIFE}' WHERE id = 'order-1'",
+            [lambda store: store.save_snapshot("orders", "order-1", other, 1, behind(25))],
+        ),
+        (
+            "UPDATE cordwood_dead_letter SET reason = 'x', id = 'order-1'",
+            "UPDATE cordwood_dead_letter SET reason = 'the header is not JSON', id = 'order-x'",
+            [lambda store: store.write(purge), lambda store: store.skip("orders", 0, 25, 1)],
+        ),
+        (
+            "UPDATE pointer2 SET offset = 24",
+            "UPDATE pointer2 SET offset = 25",
+            [lambda store: store.write(batch("orders", 24, 26))],
+        ),
+    ]
+    for statement, undo, calls in cases:
+        with closing(sqlite3.connect(path)) as db, db:
+            assert db.execute(statement).rowcount > 0
+        async with await open_store(f"sqlite:{path}") as store:
+            for call in calls:
+                with pytest.raises(Corrupt, match="checksum") as caught:
+                    await call(store)
+                assert caught.value.outcome == "not_written"
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(undo)
+    async with await open_store(f"sqlite:{path}") as store:
+        assert await store.write(purge)
+
+
+HIDDEN = {
+    "metajournal": "id = 'order-3'",
+    "pointer2": "topic = 'orders'",
+    "setting": "key = 'cordwood/orders'",
+    "cordwood_snapshot": "id = 'order-1'",
+    "cordwood_dead_letter": "offset = 25",
+}
+"""Tables, and the row that damage hides."""
+
+
+def hide(path: Path, table: str, *, from_copy: bool, copy_index: str | None = None) -> None:
+    """Take a row out of one of its two trees: SQLite changes the table while it does not know the other one."""
+    copy_index = copy_index or f"{table}_copy_idx"
+    take_out = f"DELETE FROM {table} WHERE {HIDDEN[table]}"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA writable_schema=ON")
+        rows = db.execute(f"SELECT * FROM {table} WHERE {HIDDEN[table]}").fetchall()
+        copy = db.execute("SELECT * FROM sqlite_master WHERE name = ?", (copy_index,)).fetchone()
+        if from_copy:
+            db.execute(take_out)
+        db.execute("DELETE FROM sqlite_master WHERE name = ?", (copy_index,))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA writable_schema=ON")
+        if from_copy:
+            db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        else:
+            db.execute(take_out)
+        db.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", copy)
+
+
+@pytest.mark.parametrize("from_copy", [False, True])
+@pytest.mark.parametrize("table", HIDDEN)
+async def test_a_row_that_is_missing_in_one_of_two_trees_is_damage(path: Path, table: str, from_copy: bool) -> None:
+    await fill(path)
+    hide(path, table, from_copy=from_copy)
+    async with await open_store(f"sqlite:{path}") as store:
+        with pytest.raises(Corrupt, match=f"{path}: .*: restore the file"):
+            await everything(store)
+        if table == "metajournal" and not from_copy:
+            with pytest.raises(Corrupt, match="the head row of journal 'order-3' of 'orders' is missing"):
+                await store.heads("orders", ["order-3", "order-4"])
+        if table == "cordwood_dead_letter":
+            with pytest.raises(Corrupt):
+                await store.skip("orders", 0, 25, 1)
+
+
+@pytest.mark.parametrize("index", ["metajournal_expire_on_idx", "metajournal_expire_on_copy_idx"])
+async def test_a_journal_that_is_missing_by_its_day_is_damage(path: Path, index: str) -> None:
+    await fill(path)
+    hide(path, "metajournal", from_copy=True, copy_index=index)
+    async with await open_store(f"sqlite:{path}") as store:
+        with pytest.raises(Corrupt, match="by their last day"):
+            await anext(aiter(store.expired("orders", None, date.max)))
+
+
+@pytest.mark.parametrize("index", ["cordwood_dead_letter_id_idx", "cordwood_dead_letter_copy_idx"])
+async def test_a_key_is_not_opened_while_a_dead_letter_is_missing(path: Path, index: str) -> None:
+    await fill(path)
+    async with await open_store(f"sqlite:{path}") as store:
+        await write(store, batch("orders", 25, 30, dead_letters=[letter("orders", 30, "order-x")]))
+    hide(path, "cordwood_dead_letter", from_copy=True, copy_index=index)
+    async with await open_store(f"sqlite:{path}") as store:
+        await write(store, batch("orders", 30, 31, KeyChanges("order-x", head(0, 30, closed=Place(0, 25)))))
+        with pytest.raises(Corrupt, match="the dead letters of journal 'order-x'"):
+            await store.skip("orders", 0, 30, 1)
+
+
+async def test_a_write_that_meets_damage_writes_nothing(path: Path) -> None:
+    await fill(path)
+    hide(path, "pointer2", from_copy=False)
+    async with await open_store(f"sqlite:{path}") as store:
+        with pytest.raises(Corrupt) as caught:
+            await store.write(batch("orders", None, 26, appended("order-1", 26, 26)))
+        assert caught.value.outcome == "not_written"
+        assert await head_of(store, "orders", "order-1") == head(25, expire_on=date(2024, 1, 2))
+
+
+async def test_a_damaged_lease_is_none(path: Path) -> None:
+    await fill(path)
+    async with await open_store(f"sqlite:{path}") as store:
+        assert await store.take_leases("orders", [0], "first", 60) == {0}
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE cordwood_lease SET until = until + (1 << 50)")
+        assert await store.leases("orders") == {}
+        assert await store.take_leases("orders", [0], "second", 60) == {0}
+
+
+def break_form(path: Path, old: str, new: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA writable_schema=ON")
+        assert db.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?)", (old, new)).rowcount > 0
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new"), [("id TEXT NOT NULL", "id TEXU NOT NULL"), ("(topic, id)", "(topic, offset)"), ("seq_nr", "seq_nv")]
+)
+async def test_a_table_that_is_not_what_it_was_made_as_is_damage(
+    path: Path, old: str, new: str, read_only: bool
+) -> None:
+    await fill(path)
+    break_form(path, old, new)
+    with pytest.raises(Corrupt, match=str(path)):
+        await open_store(f"sqlite:{path}", read_only=read_only)
+
+
+async def test_a_table_of_another_program_does_no_harm(path: Path) -> None:
+    await fill(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("CREATE TABLE notes (text TEXT); CREATE INDEX by_origin ON metajournal (origin)")
+    async with await open_store(f"sqlite:{path}") as store:
+        await use(store)
+
+
+# --- the log of changes
+
+
+async def killed(path: Path, batches: int) -> Path:
+    """A copy of a store that holds so many batches in its log of changes."""
+    copy = path.with_name("killed")
+    copy.mkdir()
+    async with await open_store(f"sqlite:{path}") as store:
+        for turn in range(batches):
+            await write(store, batch("orders", turn or None, turn + 1, appended("order-1", turn + 1, turn + 1)))
+        for name in ("store.db", "store.db-wal"):
+            shutil.copy(path.with_name(name), copy / name)
+    return copy / "store.db"
+
+
+def damage_frame(path: Path, number: int, *, at: int = 100) -> None:
+    """Flip a bit in this commit's last frame; commits count from the end."""
+    wal = path.with_name("store.db-wal")
+    data = bytearray(wal.read_bytes())
+    commits = [at for at in range(32, len(data), 24 + PAGE_BYTES) if any(data[at + 4 : at + 8])]
+    data[commits[-number] + at] ^= 4
+    wal.write_bytes(data)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_damaged_frame_before_the_last_batch_is_damage(path: Path, read_only: bool) -> None:
+    copy = await killed(path, 5)
+    sound = content(copy.with_name("store.db-wal"))
+    for number in (2, 3, 5):
+        for at in (0, 9, 17, 100):
+            damage_frame(copy, number, at=at)
+            for _ in range(2):  # the refusal changes nothing
+                with pytest.raises(Corrupt, match=f"{copy}: store.db-wal has a damaged frame.*restore the file"):
+                    await open_store(f"sqlite:{copy}", read_only=read_only)
+            put(copy.with_name("store.db-wal"), sound)
+    async with await open_store(f"sqlite:{copy}", read_only=read_only) as store:
+        assert await store.pointers("orders") == {0: 5}
+
+
+async def test_a_damaged_header_of_the_log_of_changes_is_damage(path: Path) -> None:
+    copy = await killed(path, 5)
+    for at in range(32):
+        data = bytearray(sound := content(copy.with_name("store.db-wal")))
+        data[at] ^= 16
+        put(copy.with_name("store.db-wal"), bytes(data))
+        with pytest.raises(Corrupt, match=str(copy)):
+            await open_store(f"sqlite:{copy}")
+        put(copy.with_name("store.db-wal"), sound)
+
+
+async def test_a_torn_last_batch_is_rolled_back(path: Path) -> None:
+    copy = await killed(path, 5)
+    damage_frame(copy, 1)
+    async with await open_store(f"sqlite:{copy}") as store:
+        assert await store.pointers("orders") == {0: 4}
+        assert await store.write(batch("orders", 4, 5, appended("order-1", 5, 5)))
+
+
+async def test_a_log_of_changes_that_is_used_again_is_sound(path: Path) -> None:
+    # Frames of before the checkpoint are behind those in use.
+    async with await open_store(f"sqlite:{path}") as store:
+        for turn in range(20):
+            await write(store, batch("orders", turn or None, turn + 1, appended("order-1", turn + 1, turn + 1)))
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA wal_checkpoint(RESTART)")
+        await write(store, batch("orders", 20, 21, appended("order-1", 21, 21)))
+        for read_only in (False, True):
+            async with await open_store(f"sqlite:{path}", read_only=read_only) as other:
+                assert await other.pointers("orders") == {0: 21}
+
+
 # --- versions
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_newer_store_is_refused_by_name(path: Path, read_only: bool) -> None:
     await fill(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=3")
+    prepare_for_writing(path, 5, (*STEPS, NEXT_STEP)).close()
     with pytest.raises(Unavailable, match="schema version 3, and this program knows 2") as caught:
         await open_store(f"sqlite:{path}", read_only=read_only)
     assert caught.value.reason == "version"
     assert pragma(path, "user_version") == 3
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+async def test_a_version_that_is_not_that_of_its_tables_is_damage(path: Path, version: int) -> None:
+    await fill(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version={version}")
+    with pytest.raises(Corrupt, match=str(path)):
+        await open_store(f"sqlite:{path}")
 
 
 NEXT_STEP = "CREATE TABLE cordwood_next (id TEXT);\nALTER TABLE setting ADD COLUMN next TEXT;\n"
@@ -305,16 +593,63 @@ async def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
         await use(store)
 
 
-async def test_a_store_of_version_1_gets_the_table_of_leases(path: Path) -> None:
+def make_version_1(path: Path) -> None:
+    """The same rows, in the tables of version 1."""
+    with closing(prepare_for_writing(path.with_name("old.db"), 5, STEPS[:1])) as db:
+        db.execute("ATTACH ? AS new", (str(path),))
+        for (table,) in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
+            columns = ", ".join(
+                name for (name,) in db.execute("SELECT name FROM pragma_table_info(?, 'main')", (table,))
+            )
+            db.execute(f"INSERT INTO main.{table} SELECT {columns} FROM new.{table}")
+        db.execute("DETACH new")
+    path.unlink()
+    path.with_name("old.db").rename(path)
+
+
+async def everything(store: EventStore) -> list[object]:
+    """What every call that reads returns."""
+    ids = await ids_of(store, "orders")
+    return [
+        await store.topics(),
+        await store.binding("orders"),
+        await store.expired_through("orders"),
+        await store.dead_letters("orders"),
+        await store.snapshots("orders", "order-1"),
+        ids,
+        await store.heads("orders", ids),
+        [await events_of(store, "orders", id) for id in ids],
+        [page async for page in store.expired("orders", None, date.max)],
+        await rows_of(store, "orders", ScanPart(None, None)),
+    ]
+
+
+async def test_a_store_of_version_1_keeps_its_rows_and_has_no_checksums(path: Path) -> None:
     await fill(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript("DROP TABLE cordwood_lease; PRAGMA user_version=1")
+    async with await open_store(f"sqlite:{path}") as store:
+        before = await everything(store)
+    make_version_1(path)
+    assert pragma(path, "user_version") == 1
     with pytest.raises(Unavailable, match="open it once for writing"):
         await open_store(f"sqlite:{path}", read_only=True)
     async with await open_store(f"sqlite:{path}") as store:
+        assert await everything(store) == before
         assert await store.take_leases("orders", [0], "first", 60) == {0}
-        assert len(await store.dead_letters("orders")) == 1
         await use(store)
+    with closing(sqlite3.connect(path)) as db:
+        # `use` has written one event.
+        assert db.execute("SELECT count(*), count(crc) FROM journal").fetchone() == (1001, 1)
+        assert db.execute("SELECT count(*), count(crc) FROM metajournal").fetchone() == (40, 1)
+
+
+async def test_a_row_of_version_1_with_a_value_of_a_wrong_type_is_damage(path: Path) -> None:
+    await fill(path)
+    make_version_1(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE journal SET payload_txt = x'00' WHERE seq_nr = 3")
+    with pytest.raises(Corrupt, match="event 3 of journal 'order-0'"):
+        async with await open_store(f"sqlite:{path}") as store:
+            await use(store)
 
 
 async def test_an_upgrade_waits_for_no_reader_and_a_reader_never_upgrades(path: Path) -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
 from typing import Self
 
 from cordwood.errors import CordwoodError, Corrupt, Trimmed
-from cordwood.store import EventPage, EventRow, HeadRow
+from cordwood.store import DeadLetter, EventPage, EventRow, HeadRow
 
 from .action import Append, Purge
 from .appended import Position
@@ -17,6 +17,7 @@ from .bad_record import BadRecord
 from .fold import exists, seq_nr_of
 from .json_fields import SEQ_NR_MAX
 from .look import HeadAction, Key, Look, Looks
+from .missing import lost_at_end, lost_between
 from .record_rows import event_rows
 from .scan import Scans
 from .stored_event import StoredEvent
@@ -173,16 +174,39 @@ class EventReader:
         row = self._look.row
         assert row is not None
         rows = sound_rows(page.rows, row.life, self._next)
-        if has_gap(rows, self._next) and not await self._is_still(row):
-            return
+        if has_gap(rows, self._next):
+            if not await self._is_still(row):
+                return
+            await self._check_gap(lambda letters: lost_between(rows, self._next, letters))
         self._page = page
         self._put(rows)
 
     async def _end_of_store(self, row: HeadRow) -> None:
         """R25: an end before seq_nr is believed only after the head row was read again."""
-        if self._next <= min(row.seq_nr, self._stop - 1) and not await self._is_still(row):
-            return
+        if self._next <= min(row.seq_nr, self._stop - 1):
+            if not await self._is_still(row):
+                return
+            topic = self._source.topic
+            page = await topic.store.events(topic.name, self._key.id, row, self._next, row.seq_nr + 1, 1)
+            rows = sound_rows(page.rows, row.life, self._next)
+            await self._check_gap(
+                lambda letters: (
+                    lost_between(rows, self._next, letters) if rows else lost_at_end(row, self._next, letters)
+                )
+            )
         self._page = None
+
+    async def _check_gap(self, lost: Callable[[Sequence[DeadLetter]], range]) -> None:
+        """Raise `Corrupt` for a gap that the head row confirms, and that no append can have left (R25)."""
+        if not lost(()):
+            return
+        topic = self._source.topic
+        letters = [letter for letter in await topic.store.dead_letters(topic.name) if letter.id == self._key.id]
+        if numbers := lost(letters):
+            raise Corrupt(
+                f"{topic.store.url}: journal {self._key.id!r} of {topic.name!r} lacks its events {numbers.start} to"
+                f" {numbers.stop - 1}: restore the store from a copy, or rebuild it from its log"
+            )
 
     async def _is_still(self, row: HeadRow) -> bool:
         """Whether the journal is still the one that is read; else start over, or raise `Trimmed` (R25)."""

@@ -41,7 +41,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, _NotADate) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, Damage) as error:
         raise damaged(path, str(error)) from error
     except OverflowError as error:
         raise InvalidInput(f"{path}: a number is beyond 64 bits, which a store cannot keep: {error}") from error
@@ -49,13 +49,8 @@ def translated(path: Path) -> Iterator[None]:
         raise InvalidInput(f"{path}: a text has a lone surrogate in it, which is no character: {error}") from error
 
 
-class _NotADate(ValueError):
-    """A stored day is none."""
-
-
-def not_a_date(text: bytes) -> ValueError:
-    """The error of a converter: the stored day cannot be read."""
-    return _NotADate(f"{text!r} is no day")
+class Damage(Exception):
+    """What a row shows of damage: the statements raise it, who do not know the path of their file."""
 
 
 def code_of(error: BaseException) -> int:

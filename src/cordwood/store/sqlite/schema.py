@@ -7,21 +7,26 @@ A new file gets all tables in one transaction before it changes to WAL mode. So 
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cordwood.errors import Corrupt, NotFound, Unavailable
 
 from .connection import connect
 from .errors import code_of, damaged, is_busy
+from .wal_file import check_wal
 
 APPLICATION_ID: Final = 0x43776473
 """`Cwds`, in the header of every store."""
 
 PAGE_BYTES: Final = 8192
 """With SQLite's 4,096, rows of 1 KiB spill to overflow pages: a quarter of the speed, four times the size."""
+
+_FORMAT_MAX: Final = 2
+"""Of the file, in SQLite's numbers: that of the WAL mode."""
 
 # The columns of the first four are those of the Scala library. Times are milliseconds UTC, days ISO texts, durations
 # nanoseconds, sets and maps JSON. The payload comes last: SQLite walks through a long column to reach a later one.
@@ -57,13 +62,28 @@ CREATE TABLE cordwood_dead_letter (
 CREATE INDEX cordwood_dead_letter_id_idx ON cordwood_dead_letter (topic, id) WHERE id IS NOT NULL;
 """
 
-_LEASES = """
+# A row's checksum, null for a row of version 1. What has `copy` in its name is a second tree with the keys of a table:
+# damage of one page, which can hide rows, never hides them in both. The index that it drops was never read.
+_LEASES_AND_CHECKSUMS = """
 CREATE TABLE cordwood_lease (
-  topic TEXT NOT NULL, partition INTEGER NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL,
+  topic TEXT NOT NULL, partition INTEGER NOT NULL, owner TEXT NOT NULL, until INTEGER NOT NULL, crc INTEGER,
   PRIMARY KEY (topic, partition)) WITHOUT ROWID;
+ALTER TABLE journal ADD COLUMN crc INTEGER;
+ALTER TABLE metajournal ADD COLUMN crc INTEGER;
+ALTER TABLE pointer2 ADD COLUMN crc INTEGER;
+ALTER TABLE setting ADD COLUMN crc INTEGER;
+ALTER TABLE cordwood_snapshot ADD COLUMN crc INTEGER;
+ALTER TABLE cordwood_dead_letter ADD COLUMN crc INTEGER;
+DROP INDEX metajournal_created_date_idx;
+CREATE INDEX metajournal_copy_idx ON metajournal (topic, id);
+CREATE INDEX metajournal_expire_on_copy_idx ON metajournal (topic, expire_on) WHERE expire_on IS NOT NULL;
+CREATE INDEX pointer2_copy_idx ON pointer2 (topic, partition);
+CREATE INDEX setting_copy_idx ON setting (key);
+CREATE INDEX cordwood_snapshot_copy_idx ON cordwood_snapshot (topic, id, life, seq_nr);
+CREATE INDEX cordwood_dead_letter_copy_idx ON cordwood_dead_letter (topic, id, partition, offset);
 """
 
-STEPS: Final[Sequence[str]] = (_TABLES, _LEASES)
+STEPS: Final[Sequence[str]] = (_TABLES, _LEASES_AND_CHECKSUMS)
 """How a store of each version becomes one of the next: a change of the schema adds a step, and changes no other."""
 
 
@@ -71,6 +91,7 @@ def prepare_for_writing(path: Path, seconds: float, steps: Sequence[str] = STEPS
     """Open a store with a connection that may write; create it, or upgrade it in one transaction, where needed."""
     until = time.monotonic() + seconds
     if _size(path):
+        _check_first_bytes(path)
         _check_before_use(path, seconds)
     db = connect(path, "rwc", seconds)
     try:
@@ -78,7 +99,7 @@ def prepare_for_writing(path: Path, seconds: float, steps: Sequence[str] = STEPS
         db.execute(f"PRAGMA page_size={PAGE_BYTES}")
         if _version(db) != len(steps) or _application(db) != APPLICATION_ID:
             _upgrade(db, path, steps)
-        _check_tables(db, path)
+        _check_form(db, path, steps)
         _turn_on_wal(db, path, until)
     except BaseException:
         db.close()
@@ -112,14 +133,15 @@ def _no_store(path: Path) -> NotFound:
 
 def _check_readable(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
     _check_application(db, path)
+    check_wal(db, path)
     version = _version(db)
-    _check_not_newer(version, path, steps)
+    _check_not_newer(db, version, path, steps)
     if version < len(steps):
         raise Unavailable(
             f"{path} has schema version {version}, and this program reads {len(steps)}: open it once for writing",
             reason="version",
         )
-    _check_tables(db, path)
+    _check_form(db, path, steps)
 
 
 def _without_shared_memory(path: Path, error: sqlite3.Error) -> Unavailable:
@@ -140,11 +162,22 @@ def _size(path: Path) -> int:
         raise Unavailable(f"{path}: {error.strerror}: check the rights on its folders", reason="permission") from error
 
 
+def _check_first_bytes(path: Path) -> None:
+    """Refuse damage that SQLite takes for a file of a later version, which it does not write."""
+    with suppress(OSError), open(path, "rb") as file:
+        first = file.read(20)
+        if first.startswith(b"SQLite format 3") and max(first[18:], default=0) > _FORMAT_MAX:
+            raise damaged(
+                path, f"its format is {first[18]}, read as {first[19]}, and there is none above {_FORMAT_MAX}"
+            )
+
+
 def _check_before_use(path: Path, seconds: float) -> None:
     """Refuse a foreign file through a connection that changes nothing: the last one that may write would."""
     try:
         with closing(connect(path, "ro", seconds)) as db:
             _check_application(db, path)
+            check_wal(db, path)
     except sqlite3.OperationalError as error:
         # A crash cut its creation short, for example: only a connection that may write can tell.
         if not _is_refused(error):
@@ -161,34 +194,59 @@ def _check_application(db: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise Corrupt(
             f"{path} is a SQLite file, but no store: its application_id is {application:#x}, not {APPLICATION_ID:#x}:"
-            " name another path"
+            " name another path, or restore the file from a copy"
         )
 
 
-def _check_not_newer(version: int, path: Path, steps: Sequence[str]) -> None:
+def _check_not_newer(db: sqlite3.Connection, version: int, path: Path, steps: Sequence[str]) -> None:
     if version > len(steps):
+        if any(_form(db) == _form_of(steps[:known]) for known in range(1, len(steps) + 1)):
+            # Each version has tables of its own.
+            raise damaged(path, f"its schema version is {version}, and its tables are those of an older one")
         raise Unavailable(
             f"{path} has schema version {version}, and this program knows {len(steps)}: use a newer cordwood",
             reason="version",
         )
 
 
-def _check_tables(db: sqlite3.Connection, path: Path) -> None:
-    found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    missing = sorted(_NAMES - found)
-    if missing:
-        raise damaged(path, f"the table {missing[0]} is missing")
+def _check_form(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
+    """Hold the tables and indexes against those of the version: their text is data, too, and may be damaged."""
+    found, expected = _form(db), _form_of(steps)
+    for name, form in expected.items():
+        if name not in found:
+            raise damaged(path, f"the table or index {name} is missing")
+        if found[name] != form:
+            raise damaged(path, f"the table or index {name} is not what it was made as")
+    roots = db.execute("SELECT rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
+    if len(set(roots)) < len(roots):
+        raise damaged(path, "two tables have the same place")
 
 
-_NAMES = {
-    "journal",
-    "metajournal",
-    "pointer2",
-    "setting",
-    "cordwood_snapshot",
-    "cordwood_dead_letter",
-    "cordwood_lease",
-}
+_Form: TypeAlias = Mapping[str, Sequence[object]]
+
+
+def _form(db: sqlite3.Connection) -> _Form:
+    """Every table and index with its columns. A program of others may have added more of them."""
+    form: dict[str, Sequence[object]] = {}
+    for kind, name in db.execute("SELECT type, name FROM sqlite_master").fetchall():
+        if kind == "table":
+            form[name] = db.execute("SELECT * FROM pragma_table_info(?)", (name,)).fetchall()
+            for _, index, *settings in db.execute("SELECT * FROM pragma_index_list(?)", (name,)).fetchall():
+                columns = db.execute("SELECT * FROM pragma_index_xinfo(?)", (index,)).fetchall()
+                form[index] = [name, *settings, *columns]
+    return form
+
+
+def _form_of(steps: Sequence[str]) -> _Form:
+    return _form_of_steps(tuple(steps))
+
+
+@cache
+def _form_of_steps(steps: tuple[str, ...]) -> _Form:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for step in steps:
+            db.executescript(step)
+        return _form(db)
 
 
 def _upgrade(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
@@ -198,7 +256,7 @@ def _upgrade(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
         version = _version(db)
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
             _check_application(db, path)
-        _check_not_newer(version, path, steps)
+        _check_not_newer(db, version, path, steps)
         for step in steps[version:]:
             for statement in step.split(";\n"):
                 db.execute(statement)

@@ -23,7 +23,7 @@ from cordwood.log.calls.outcome import change
 from cordwood.log.calls.threads import DaemonThreads, call, in_a_thread, open_shared
 
 from .connection import connect, set_up_reader, set_up_writer
-from .errors import is_busy, translate, translated
+from .errors import Damage, damaged, is_busy, translate, translated
 from .schema import prepare_for_reading, prepare_for_writing
 
 T = TypeVar("T")
@@ -120,6 +120,10 @@ class Session:
                 _roll_back(db)
                 if isinstance(error, sqlite3.Error):
                     raise _not_written(error, self.path) from error
+                if isinstance(error, Damage):
+                    failed = damaged(self.path, str(error))
+                    failed.outcome = "not_written"
+                    raise failed from error
                 raise
             try:
                 db.execute("COMMIT")

@@ -55,10 +55,11 @@ class SqliteStore(EventStore):
         return await self._session.read(reading.first_events, topic, id, start, stop, bytes_max)
 
     async def ids(self, topic: str) -> AsyncIterator[list[str]]:
-        after = ""
-        while page := await self._session.read(reading.ids_after, topic, after):
-            yield page
-            after = page[-1]
+        after: str | None = ""
+        while after is not None:
+            page, after = await self._session.read(reading.ids_after, topic, after)
+            if page:
+                yield page
 
     async def expired(self, topic: str, after: date | None, through: date) -> AsyncIterator[list[tuple[str, HeadRow]]]:
         if after == date.max:

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any, Final
 
 import msgspec
+from crc32c import crc32c
 from msgspec.structs import astuple
 
 from cordwood.errors import NotFound
@@ -13,26 +14,39 @@ from cordwood.store.interface import SnapshotGuard
 from cordwood.store.rows import Binding, DeadLetter, HeadRow, KeyChanges, PartitionChanges, Place, SnapshotRow
 from cordwood.store.segments import head_segments, segment_of
 
-from .reading import BINDING_PREFIX, binding, dead_letter, leases, pointer, setting
+from .checksum import begin, checksum, encode
+from .reading import (
+    BINDING_PREFIX,
+    binding,
+    dead_letter,
+    dead_letters,
+    dead_letters_of,
+    heads,
+    leases,
+    pointer,
+    setting,
+    snapshots,
+)
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 _DAY_MS: Final = 86_400_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
+# The columns that a checksum covers come last, in the order in which they are read.
 _PUT_EVENT: Final = (
-    "INSERT OR REPLACE INTO journal (topic, id, segment, seq_nr, timestamp, partition, offset, origin, version,"
+    "INSERT OR REPLACE INTO journal (crc, topic, id, segment, seq_nr, timestamp, partition, offset, origin, version,"
     " meta_record_id, metadata, payload_type, payload_txt, payload_bin, tags, headers)"
-    f" VALUES ({', '.join('?' * 16)})"
+    f" VALUES ({', '.join('?' * 17)})"
 )
 _PUT_HEAD: Final = (
-    "INSERT OR REPLACE INTO metajournal (topic, id, segment, created_date, closed_partition, closed_offset, partition,"
-    " offset, segment_size, seq_nr, created, updated, delete_to, record_id, expire_after, expire_on, origin,"
-    f" append_id) VALUES ({', '.join('?' * 18)})"
+    "INSERT OR REPLACE INTO metajournal (crc, topic, segment, created_date, id, partition, offset, segment_size,"
+    " seq_nr, created, updated, delete_to, record_id, expire_after, expire_on, origin, append_id, closed_partition,"
+    f" closed_offset) VALUES ({', '.join('?' * 19)})"
 )
 _PUT_LETTER: Final = (
-    "INSERT OR IGNORE INTO cordwood_dead_letter (topic, partition, offset, through, id, reason, timestamp, key, header,"
-    f" value, skipped) VALUES ({', '.join('?' * 11)})"
+    "INSERT OR {} INTO cordwood_dead_letter (crc, topic, partition, offset, through, id, reason, timestamp, key,"
+    f" header, value, skipped) VALUES ({', '.join('?' * 12)})"
 )
 
 
@@ -52,7 +66,12 @@ def write(db: sqlite3.Connection, changes: PartitionChanges, now: int) -> bool:
 
 
 def _put_dead_letters(db: sqlite3.Connection, letters: Sequence[DeadLetter]) -> None:
-    db.executemany(_PUT_LETTER, map(astuple, letters))
+    db.executemany(_PUT_LETTER.format("IGNORE"), map(_letter_values, letters))
+
+
+def _letter_values(letter: DeadLetter) -> Sequence[Any]:
+    topic, *values = astuple(letter)
+    return checksum(values, begin("cordwood_dead_letter", topic)), topic, *values
 
 
 def _purge(db: sqlite3.Connection, changes: PartitionChanges) -> None:
@@ -60,6 +79,9 @@ def _purge(db: sqlite3.Connection, changes: PartitionChanges) -> None:
     if not purged:
         return
     names = [key[:2] for key in purged]
+    for name in names:  # what decides below which of them stay must be sound
+        snapshots(db, *name)
+        dead_letters_of(db, *name)
     db.executemany("DELETE FROM journal WHERE topic = ? AND id = ?", names)
     db.executemany("DELETE FROM metajournal WHERE topic = ? AND id = ?", names)
     # R44: the caller that saved a later one has seen this purge.
@@ -83,17 +105,18 @@ def _event_values(topic: str, keys: Iterable[KeyChanges]) -> Iterator[Sequence[A
         if not key.rows:
             continue
         assert key.head is not None
+        begun = begin("journal", topic, key.id)
         for row in key.rows:
             values = astuple(row)
-            if row.tags or row.headers:
+            crc = crc32c(encode(values), begun)
+            if row.tags is not None or row.headers is not None:  # empty ones are stored as null
+                crc = checksum((*values[:-2], row.tags or None, row.headers or None), begun)
                 values = (*values[:-2], _collection(row.tags), _collection(row.headers))
-            elif row.tags is not None or row.headers is not None:  # empty ones are stored as null
-                values = (*values[:-2], None, None)
-            yield topic, key.id, segment_of(row.seq_nr, key.head.segment_size), *values
+            yield crc, topic, key.id, segment_of(row.seq_nr, key.head.segment_size), *values
 
 
 def _collection(values: Sequence[str] | dict[str, str] | None) -> str | None:
-    return _encode(values).decode() if values else None
+    return _encode_json(values).decode() if values else None
 
 
 def _put_heads(db: sqlite3.Connection, changes: PartitionChanges) -> None:
@@ -102,17 +125,21 @@ def _put_heads(db: sqlite3.Connection, changes: PartitionChanges) -> None:
         "DELETE FROM metajournal WHERE topic = ? AND id = ?",
         [(topic, key.id) for key in changes.keys if key.head is None],
     )
-    db.executemany(_PUT_HEAD, [_head_values(topic, key.id, key.head) for key in changes.keys if key.head is not None])
+    begun = begin("metajournal", topic)
+    db.executemany(
+        _PUT_HEAD, [_head_values(topic, begun, key.id, key.head) for key in changes.keys if key.head is not None]
+    )
     for key in changes.keys:
         if key.head is not None and key.head.closed is not None:
             _open_if_skipped(db, topic, key.id, key.head.closed)
 
 
-def _head_values(topic: str, id: str, head: HeadRow) -> Sequence[Any]:
-    closed = head.closed or (None, None)
-    *values, expire_on, origin, _, append_id = astuple(head)
+def _head_values(topic: str, begun: int, id: str, head: HeadRow) -> Sequence[Any]:
+    *values, expire_on, origin, closed, append_id = astuple(head)
+    rest = (origin, append_id, *(closed or (None, None)))
+    crc = crc32c(encode((id, *values, expire_on, *rest)), begun)
     day = None if expire_on is None else expire_on.isoformat()
-    return topic, id, head_segments(id).now, _day_of(head.created), *closed, *values, day, origin, append_id
+    return crc, topic, head_segments(id).now, _day_of(head.created), id, *values, day, *rest
 
 
 def _day_of(ms: int) -> str | None:
@@ -132,24 +159,23 @@ def _open_if_skipped(db: sqlite3.Connection, topic: str, id: str, closed: Place)
 
 def _settle_closed(db: sqlite3.Connection, topic: str, id: str) -> None:
     """Close the key by its first dead letter that nobody has skipped, or open it."""
-    query = (
-        "SELECT partition, offset FROM cordwood_dead_letter INDEXED BY cordwood_dead_letter_id_idx"
-        " WHERE topic = ? AND id = ? AND skipped IS NULL ORDER BY partition, offset LIMIT 1"
-    )
-    closed = db.execute(query, (topic, id)).fetchone()
-    db.execute(
-        "UPDATE metajournal SET closed_partition = ?, closed_offset = ? WHERE topic = ? AND id = ?",
-        (*(closed or (None, None)), topic, id),
-    )
-    if closed is None:
-        db.execute("DELETE FROM metajournal WHERE topic = ? AND id = ? AND seq_nr = 0", (topic, id))
+    head = heads(db, topic, [id]).get(id)
+    if head is None:
+        return
+    places = [letter.place for letter in dead_letters_of(db, topic, id) if letter.skipped is None]
+    if not places and head.seq_nr == 0:
+        db.execute("DELETE FROM metajournal WHERE topic = ? AND id = ?", (topic, id))
+        return
+    head = msgspec.structs.replace(head, closed=min(places, default=None))
+    db.execute(_PUT_HEAD, _head_values(topic, begin("metajournal", topic), id, head))
 
 
 def _put_pointer(db: sqlite3.Connection, changes: PartitionChanges, now: int) -> None:
+    crc = checksum((changes.partition, changes.pointer, now), begin("pointer2", changes.topic))
     db.execute(
-        "INSERT INTO pointer2 (topic, partition, offset, created, updated) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET offset = excluded.offset, updated = excluded.updated",
-        (changes.topic, changes.partition, changes.pointer, now, now),
+        "INSERT INTO pointer2 (topic, partition, offset, created, updated, crc) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET offset = excluded.offset, updated = excluded.updated, crc = excluded.crc",
+        (changes.topic, changes.partition, changes.pointer, now, now, crc),
     )
 
 
@@ -161,7 +187,7 @@ def bind(db: sqlite3.Connection, topic: str, wanted: Binding, now: int) -> Bindi
     bound = binding(db, topic)
     if bound is not None:
         return bound
-    _put_setting(db, BINDING_PREFIX + topic, _encode(wanted).decode(), now)
+    _put_setting(db, BINDING_PREFIX + topic, _encode_json(wanted).decode(), now)
     return wanted
 
 
@@ -179,7 +205,10 @@ def set_expired_through(db: sqlite3.Connection, topic: str, day: date, now: int)
 
 
 def _put_setting(db: sqlite3.Connection, key: str, value: str, now: int) -> None:
-    db.execute("INSERT OR REPLACE INTO setting (key, value, timestamp) VALUES (?, ?, ?)", (key, value, now))
+    crc = checksum((key, value), begin("setting"))
+    db.execute(
+        "INSERT OR REPLACE INTO setting (key, value, timestamp, crc) VALUES (?, ?, ?, ?)", (key, value, now, crc)
+    )
 
 
 # --- snapshots
@@ -191,10 +220,12 @@ def save_snapshot(
     """Save a snapshot, and keep the newest ones of its life; False, and nothing saved, if the life is another."""
     if not _may_save(db, topic, id, snapshot.life, guard):
         return False
+    snapshots(db, topic, id)  # what decides below which of them stay must be sound
+    values = (*astuple(snapshot), guard.partition, guard.fence - 1)
     db.execute(
-        "INSERT OR REPLACE INTO cordwood_snapshot (topic, id, partition, offset, life, seq_nr, timestamp, payload,"
-        " metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (topic, id, guard.partition, guard.fence - 1, *astuple(snapshot)),
+        "INSERT OR REPLACE INTO cordwood_snapshot (crc, topic, id, life, seq_nr, timestamp, payload, metadata,"
+        " partition, offset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (checksum(values, begin("cordwood_snapshot", topic, id)), topic, id, *values),
     )
     db.execute("DELETE FROM cordwood_snapshot WHERE topic = ? AND id = ? AND life <> ?", (topic, id, snapshot.life))
     db.execute(
@@ -211,14 +242,15 @@ def _may_save(db: sqlite3.Connection, topic: str, id: str, life: str, guard: Sna
     replicated = pointer(db, topic, guard.partition)
     if replicated is None or replicated < guard.fence - 1:
         return True
-    query = "SELECT 1 FROM metajournal WHERE topic = ? AND id = ? AND record_id = ?"
-    return db.execute(query, (topic, id, life)).fetchone() is not None
+    head = heads(db, topic, [id]).get(id)
+    return head is not None and head.life == life
 
 
 def delete_snapshots(
     db: sqlite3.Connection, topic: str, id: str, life: str, through: int, guard: SnapshotGuard
 ) -> None:
     """Delete the snapshots of a life up to a number; one that was saved behind a later fence stays."""
+    snapshots(db, topic, id)  # what decides below which of them stay must be sound
     db.execute(
         "DELETE FROM cordwood_snapshot WHERE topic = ? AND id = ? AND life = ? AND seq_nr <= ?"
         " AND NOT (partition = ? AND offset >= ?)",
@@ -233,18 +265,17 @@ def skip(db: sqlite3.Connection, topic: str, place: Place, now: int) -> DeadLett
     """Skip a dead letter (R43)."""
     letter = dead_letter(db, topic, place)
     if letter is None:
+        dead_letters(db, topic)  # raises if it is only missing in the table
         raise NotFound(
             f"{topic}/{place.partition} has no dead letter at offset {place.offset}: dead_letters({topic!r}) lists them"
         )
     if letter.skipped is not None:
         return letter
-    db.execute(
-        "UPDATE cordwood_dead_letter SET skipped = ? WHERE topic = ? AND partition = ? AND offset = ?",
-        (now, topic, *place),
-    )
+    letter = msgspec.structs.replace(letter, skipped=now)
+    db.execute(_PUT_LETTER.format("REPLACE"), _letter_values(letter))
     if letter.id is not None:
         _settle_closed(db, topic, letter.id)
-    return msgspec.structs.replace(letter, skipped=now)
+    return letter
 
 
 # --- leases
@@ -257,8 +288,11 @@ def take_leases(
     others = {partition for partition, lease in leases(db, topic, now).items() if lease.owner != owner}
     taken = [partition for partition in partitions if partition not in others]
     db.executemany(
-        "INSERT OR REPLACE INTO cordwood_lease (topic, partition, owner, until) VALUES (?, ?, ?, ?)",
-        [(topic, partition, owner, until) for partition in taken],
+        "INSERT OR REPLACE INTO cordwood_lease (topic, partition, owner, until, crc) VALUES (?, ?, ?, ?, ?)",
+        [
+            (topic, partition, owner, until, checksum((partition, owner, until), begin("cordwood_lease", topic)))
+            for partition in taken
+        ],
     )
     return set(taken)
 
