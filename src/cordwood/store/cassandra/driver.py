@@ -149,11 +149,12 @@ class Link:
                 ssl_context=context,
                 # Without it a batch of 50 KiB waits 48 ms for the acknowledgement of its first part.
                 sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+                # A node that hangs is left out after ten seconds.
+                idle_heartbeat_interval=5,
+                idle_heartbeat_timeout=5,
                 connect_timeout=min(timeout, 10.0),
                 control_connection_timeout=min(timeout, 10.0),
                 reconnection_policy=ExponentialReconnectionPolicy(0.2, 10.0, None),
-                # It is asked where needed.
-                schema_metadata_enabled=True,
                 application_name="cordwood",
             )
             try:

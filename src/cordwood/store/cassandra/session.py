@@ -32,7 +32,7 @@ T = TypeVar("T")
 IN_FLIGHT: Final = 64
 """Requests of one call that are under way at once."""
 
-ATTEMPT_SECONDS: Final = 10.0
+ATTEMPT_SECONDS: Final = 5.0
 """After so long a request is repeated: its node may hang, and another one answers."""
 
 _PAUSE_SECONDS: Final = (0.01, 1.0)
