@@ -8,9 +8,11 @@ import sysconfig
 import time
 import venv
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pyspark
 
@@ -22,20 +24,31 @@ _FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Daemon:
-    """A JVM of Spark that writes to a log, with all processes that it starts."""
+    """A program of Spark that writes to a log, with all processes that it starts."""
 
-    def __init__(self, name: str, folder: Path, *arguments: str) -> None:
+    def __init__(self, name: str, folder: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._log = folder / f"{name}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [str(_BIN / "spark-class"), *arguments],
+                command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env=environment({"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _FAST_JVM}),
+                env=environment(env),
                 # A group of its own: executors are children of a worker, and must go with it.
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def text(self) -> str:
+        return self._log.read_text()
 
     def says(self, pattern: str) -> str:
         """Wait until the log has it; returns the first group."""
@@ -47,18 +60,35 @@ class Daemon:
         return found[1]
 
     def stop(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+class Cluster(NamedTuple):
+    """A master with two workers."""
+
+    url: str
+    workers: tuple[int, ...]
+    """Their processes: each executor is a child of one."""
 
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
     """The url of a master with two workers; all of it is stopped at the end, also after a failure."""
+    with running_cluster(folder) as running:
+        yield running.url
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[Cluster]:
+    """A master with two workers; all of it is stopped at the end, also after a failure."""
     folder.mkdir()
+    small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _FAST_JVM}
     with ExitStack() as started:
 
         def start(name: str, *arguments: str) -> Daemon:
-            daemon = Daemon(name, folder, *arguments)
+            daemon = Daemon(name, folder, [str(_BIN / "spark-class"), *arguments], small)
             started.callback(daemon.stop)
             return daemon
 
@@ -76,7 +106,7 @@ def cluster(folder: Path) -> Iterator[str]:
         ]
         for worker in workers:
             worker.says(r"(Successfully registered with master)")
-        yield url
+        yield Cluster(url, tuple(worker.pid for worker in workers))
 
 
 def interpreter_without_cordwood(folder: Path) -> Path:
@@ -100,6 +130,41 @@ def package(target: Path) -> Path:
 
 def submit(master: str, python: Path, py_files: Path, job: Path, *arguments: str) -> None:
     """Run a program by `spark-submit`, in the folder that it is in."""
+    command, env = _submission(master, python, py_files, job, {})
+    done = subprocess.run(
+        [*command, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS_MAX,
+        cwd=job.parent,
+        env=environment(env),
+    )
+    if done.returncode:
+        raise AssertionError(f"spark-submit ended with {done.returncode}:\n{done.stdout}\n{done.stderr[-8000:]}")
+
+
+@contextmanager
+def submitted(
+    folder: Path,
+    master: str,
+    python: Path,
+    py_files: Path,
+    job: Path,
+    *arguments: str,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Daemon]:
+    """A program that `spark-submit` runs meanwhile; it is killed at the end."""
+    command, env = _submission(master, python, py_files, job, settings)
+    daemon = Daemon("submitted", folder, [*command, *arguments], env)
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+def _submission(
+    master: str, python: Path, py_files: Path, job: Path, more: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -110,19 +175,11 @@ def submit(master: str, python: Path, py_files: Path, job: Path, *arguments: str
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        **more,
     }
     options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     command = [str(_BIN / "spark-submit"), "--master", master, "--py-files", str(py_files), *options, str(job)]
-    done = subprocess.run(
-        [*command, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS_MAX,
-        cwd=job.parent,
-        env=environment({"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}),
-    )
-    if done.returncode:
-        raise AssertionError(f"spark-submit ended with {done.returncode}:\n{done.stdout}\n{done.stderr[-8000:]}")
+    return command, {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

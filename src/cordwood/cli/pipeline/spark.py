@@ -2,9 +2,10 @@
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cordwood import pipeline
+from cordwood import _version, pipeline
 from cordwood.cli.event_loop import run
 from cordwood.cli.options import config_of, timeout_of, url_of
 from cordwood.cli.refused import check_listening
@@ -54,8 +55,27 @@ def open_session(args: argparse.Namespace) -> "SparkSession":
     require_pyspark()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.Builder().config(map=settings)
-    return (builder.remote(args.remote) if args.remote else builder).getOrCreate()
+    builder = SparkSession.Builder()
+    if args.remote:
+        builder = builder.remote(args.remote)
+    for name, value in {**({} if args.remote else _shipped()), **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _shipped() -> dict[str, str]:
+    """Settings that lead the planning process of a stream to a package that came by `--py-files`.
+
+    Spark 4.2 looks for shipped files in a folder of the job there, which does not have them.
+    """
+    package = Path(_version.__file__).parents[1]
+    if not package.is_file():
+        return {}
+    from pyspark import SparkConf
+
+    name = "spark.executorEnv.PYTHONPATH"
+    given = SparkConf().get(name, "")
+    return {name: os.pathsep.join(filter(None, (given, str(package))))}
 
 
 def _setting(text: str) -> tuple[str, str]:
