@@ -221,7 +221,7 @@ class Replicator:
         async with self._topic.read({partition: self._next(partition)}, {partition: stop}) as reader:
             async for batch in reader:
                 await self._replicate(batch)
-        if self._next(partition) < stop:
+        while self._next(partition) < stop:
             await self._write(partition, stop - 1, [], [])
 
     async def accept_loss(self, partition: int) -> None:
