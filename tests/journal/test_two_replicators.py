@@ -86,6 +86,6 @@ async def test_a_pointer_that_moves_back_is_an_error(journals: Journals, monkeyp
         return False
 
     monkeypatch.setattr(store, "write", refuse)
-    with pytest.raises(Unavailable, match="while a batch was written") as caught:
+    with pytest.raises(Unavailable, match="was not written") as caught:
         await journal.catch_up()
     assert caught.value.reason == "busy"

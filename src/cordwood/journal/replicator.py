@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, Trimmed, Unavailable, reason_of
 from cordwood.log.calls.outcome import copy_for_caller
+from cordwood.log.interface import PartitionsReader
 from cordwood.records import StoredBatch, StoredRecord
 from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges, boot_seconds
 
 from .action import Append
 from .fold import KeyFold, KeyRecord, Poison, Topic
+from .gather import Gatherer
 from .key import decode_id
 from .look import told_of
 from .reader import user_headers
@@ -200,9 +202,7 @@ class Replicator:
                 starts[partition], ends[partition] = self._next(partition), end
         if not starts:
             return
-        async with self._topic.read(starts, ends) as reader:
-            async for batch in reader:
-                await self._replicate(batch)
+        await self._replicate_all(self._topic.read(starts, ends))
         for partition, end in ends.items():
             # Places without a record at the end, on Kafka.
             while self._next(partition) < end:
@@ -218,9 +218,7 @@ class Replicator:
                 raise self._lost(partition, start)
         if self._next(partition) >= stop:
             return
-        async with self._topic.read({partition: self._next(partition)}, {partition: stop}) as reader:
-            async for batch in reader:
-                await self._replicate(batch)
+        await self._replicate_all(self._topic.read({partition: self._next(partition)}, {partition: stop}))
         while self._next(partition) < stop:
             await self._write(partition, stop - 1, [], [])
 
@@ -306,11 +304,7 @@ class Replicator:
         starts = {partition: self._next(partition) for partition in partitions}
         self.stats.partitions = tuple(partitions)
         try:
-            async with self._topic.read(starts) as reader:
-                async for batch in reader:
-                    await self._replicate(batch)
-                    self._pause = _RETRY_SECONDS[0]
-                    self._on_round()
+            await self._replicate_all(self._topic.read(starts))
         finally:
             self.stats.partitions = ()
 
@@ -334,6 +328,15 @@ class Replicator:
     def _next(self, partition: int) -> int:
         pointer = self._pointers[partition]
         return 0 if pointer is None else pointer + 1
+
+    async def _replicate_all(self, reader: PartitionsReader) -> None:
+        """Replicate what a reader gives, to its end."""
+        async with Gatherer(reader, BYTES_MAX) as gatherer:
+            while batches := await gatherer.take():
+                for batch in batches:
+                    await self._replicate(batch)
+                    self._pause = _RETRY_SECONDS[0]
+                    self._on_round()
 
     async def _replicate(self, batch: StoredBatch) -> None:
         """Fold and write a batch, in parts within the limits."""
