@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cli import tour
-from cordwood.cli.tour import arrow, spark
+from cordwood.cli.tour import arrow, spark, spark_process
 from cordwood.cli.tour.stage import Facts, Stage
 from cordwood.errors import CordwoodError
 from tests.cli.conftest import Command, Start, children_of, is_running
@@ -68,6 +68,10 @@ def test_the_whole_tour(start: Start, folder: Path) -> None:
     assert facts["journal"]["acked_lost"] == 0
     assert facts["journal"]["found_after"] >= facts["journal"]["acked_before"] > 0
     assert (facts["journal"]["conflicts"], facts["journal"]["first_after_purge"]) == (7, 1)
+    pipeline = facts["pipeline"]
+    assert pipeline["lag_before"] == pipeline["caught_up"] == 400
+    assert (pipeline["lag_after"], pipeline["entries"], pipeline["tables"]) == (0, 1000, 20)
+    assert set(pipeline["revenue"]) == {"coffee", "milk", "tea"}
     assert facts["trim"]["disk_bytes_after"] < facts["trim"]["disk_bytes_before"]
     assert not folder.exists()
 
@@ -137,7 +141,7 @@ def test_without_java_the_chapter_on_spark_is_one_line(
     _, chapter, after = map(json.loads, run("tour", "--json").out.splitlines())
     assert (chapter["status"], after["status"]) == ("missing", "done")
     assert "install Java 17 or newer" in chapter["reason"]
-    monkeypatch.setattr(spark, "pyspark_problem", lambda: "Spark needs pyspark")
+    monkeypatch.setattr(spark_process, "pyspark_problem", lambda: "Spark needs pyspark")
     assert "2. To Spark\n   Left out: Spark needs pyspark.\n\n3." in run("tour").out
 
 
@@ -147,7 +151,7 @@ def test_spark_that_fails_or_hangs_is_one_line(run: Command, temporary: Path, mo
     ran = run("tour")
     assert (ran.code, ran.err) == (1, "cordwood: Spark failed: no heap\n")
     monkeypatch.setattr(spark, "_PROGRAM", "import time; time.sleep(60)")
-    monkeypatch.setattr(spark, "_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(spark_process, "SECONDS_MAX", 0.1)
     assert "Left out: Spark took more than 0.1 s" in run("tour").out
 
 

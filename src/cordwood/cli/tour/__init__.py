@@ -42,6 +42,7 @@ CHAPTERS = (
     "trim",
     "wal",
     "journal",
+    "pipeline",
 )
 
 _TERMINATED = 143  # as a shell reports a program that SIGTERM ended

@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING
 
 from cordwood import pipeline
 
+from .spark_process import SETTINGS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# The settings that start fastest: the tour reads little.
-_SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.showConsoleProgress": "false",
-}
 
 
 def main() -> None:
     url, topic = sys.argv[1:]
     began = time.perf_counter()
-    spark = pipeline.session(settings=_SETTINGS)
+    spark = pipeline.session(settings=SETTINGS)
     start_seconds = time.perf_counter() - began
     frame = pipeline.read(spark, url, topic)
     began = time.perf_counter()
