@@ -1,5 +1,6 @@
 """The one place where an exception of SQLite, or of a value that it cannot take, becomes an error of Cordwood."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -74,6 +75,9 @@ def translate(error: sqlite3.Error, path: Path) -> CordwoodError | TypeError:
     if isinstance(error, sqlite3.IntegrityError):
         return InvalidInput(f"{path}: {error}: the row lacks a value")
     if code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS):
+        return damaged(path, str(error))
+    if code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
+        # No connection that may only read writes. To SQLite the file is one of a later version.
         return damaged(path, str(error))
     reason = _REASONS.get(code & 0xFF)
     if reason is None:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -24,9 +24,6 @@ APPLICATION_ID: Final = 0x43776473
 
 PAGE_BYTES: Final = 8192
 """With SQLite's 4,096, rows of 1 KiB spill to overflow pages: a quarter of the speed, four times the size."""
-
-_FORMAT_MAX: Final = 2
-"""Of the file, in SQLite's numbers: that of the WAL mode."""
 
 # The columns of the first four are those of the Scala library. Times are milliseconds UTC, days ISO texts, durations
 # nanoseconds, sets and maps JSON. The payload comes last: SQLite walks through a long column to reach a later one.
@@ -91,7 +88,6 @@ def prepare_for_writing(path: Path, seconds: float, steps: Sequence[str] = STEPS
     """Open a store with a connection that may write; create it, or upgrade it in one transaction, where needed."""
     until = time.monotonic() + seconds
     if _size(path):
-        _check_first_bytes(path)
         _check_before_use(path, seconds)
     db = connect(path, "rwc", seconds)
     try:
@@ -133,7 +129,7 @@ def _no_store(path: Path) -> NotFound:
 
 def _check_readable(db: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
     _check_application(db, path)
-    check_wal(db, path)
+    check_wal(path)
     version = _version(db)
     _check_not_newer(db, version, path, steps)
     if version < len(steps):
@@ -162,22 +158,12 @@ def _size(path: Path) -> int:
         raise Unavailable(f"{path}: {error.strerror}: check the rights on its folders", reason="permission") from error
 
 
-def _check_first_bytes(path: Path) -> None:
-    """Refuse damage that SQLite takes for a file of a later version, which it does not write."""
-    with suppress(OSError), open(path, "rb") as file:
-        first = file.read(20)
-        if first.startswith(b"SQLite format 3") and max(first[18:], default=0) > _FORMAT_MAX:
-            raise damaged(
-                path, f"its format is {first[18]}, read as {first[19]}, and there is none above {_FORMAT_MAX}"
-            )
-
-
 def _check_before_use(path: Path, seconds: float) -> None:
     """Refuse a foreign file through a connection that changes nothing: the last one that may write would."""
     try:
         with closing(connect(path, "ro", seconds)) as db:
             _check_application(db, path)
-            check_wal(db, path)
+            check_wal(path)
     except sqlite3.OperationalError as error:
         # A crash cut its creation short, for example: only a connection that may write can tell.
         if not _is_refused(error):

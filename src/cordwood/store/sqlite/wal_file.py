@@ -1,12 +1,14 @@
-"""Whether SQLite has lost transactions of its log of changes, `PATH-wal`, to damage.
+"""Whether SQLite loses transactions of its log of changes, `PATH-wal`, to damage.
 
 SQLite takes the first frame with a wrong checksum for the end of the log, and drops the rest without a word. A crash
 can leave such a frame, but only in the last transaction, since each one is synced before the next begins. So two
-commits after it are damage. The layout of both files is SQLite's: https://sqlite.org/walformat.html.
+commits from there on are damage. The layout is SQLite's: https://sqlite.org/fileformat2.html#walformat.
+
+Only this file is opened here. A close of the database, or of its shared memory, would drop the locks that other
+connections of this process have on it.
 """
 
 import os
-import sqlite3
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -14,62 +16,65 @@ from typing import Final
 
 from .errors import Damage
 
-_WAL_HEADER: Final = struct.Struct(">8I")
+_HEADER: Final = struct.Struct(">8I")
 """Magic, version, page size, checkpoints, two salts, two checksums."""
-_FRAME_HEADER: Final = struct.Struct(">2I8s8x")
-"""Page number, pages after a commit or 0, salts, checksum."""
-_INDEX_HEADER: Final = struct.Struct("=16xI12x8s")
-"""Of the shared memory: how many frames SQLite uses, and their salts."""
+_FRAME_HEADER_BYTES: Final = 24
+"""Page number, pages after a commit or 0, two salts, two checksums."""
 _COMMITS_MAX: Final = 1
-"""Commits after the frames in use: the one that a crash has torn, or that another process is just syncing."""
+"""Commits from the first wrong frame on: a crash tears one, and another process may be writing one."""
+_READ_BYTES: Final = 1 << 20
+
+_Sums = tuple[int, int]
 
 
-def check_wal(db: sqlite3.Connection, path: Path) -> None:
-    """Raise `Damage` if the log has commits that SQLite does not use; the connection changes no file.
-
-    A transaction of the connection keeps other processes from beginning the log anew meanwhile.
-    """
-    with suppress(FileNotFoundError), open(f"{path}-wal", "rb", buffering=0) as wal:
-        header = wal.read(_WAL_HEADER.size)
-        size = os.fstat(wal.fileno()).st_size
-        if len(header) < _WAL_HEADER.size or size <= _WAL_HEADER.size + _FRAME_HEADER.size:
-            return
-        db.execute("BEGIN")
-        try:
-            db.execute("SELECT 1 FROM sqlite_master").fetchone()
-            with open(f"{path}-shm", "rb", buffering=0) as index:
-                used, salts = _INDEX_HEADER.unpack(index.read(_INDEX_HEADER.size))
-        finally:
-            db.execute("ROLLBACK")
-        page_bytes = _WAL_HEADER.unpack(header)[2]
-        if _is_sound(header):
-            if header[16:24] == salts and _commits_after(wal.fileno(), used, size, page_bytes, salts) > _COMMITS_MAX:
-                raise Damage(f"{path.name}-wal has a damaged frame, {used + 1}, before changes that were confirmed")
-        elif used == 0:
-            raise Damage(f"the header of {path.name}-wal is damaged")
+def check_wal(path: Path) -> None:
+    """Raise `Damage` if the log has commits that SQLite would not use."""
+    # Twice: another process may write the log meanwhile, and what it has written is sound then.
+    damaged = _first_damaged(path)
+    if damaged is not None and damaged == _first_damaged(path):
+        what = f"a damaged frame, {damaged}, before changes that were confirmed" if damaged else "a damaged header"
+        raise Damage(f"{path.name}-wal has {what}")
 
 
-def _commits_after(file: int, used: int, size: int, page_bytes: int, salts: bytes) -> int:
-    commits = 0
-    for start in range(_WAL_HEADER.size + used * (_FRAME_HEADER.size + page_bytes), size, 24 + page_bytes):
-        frame = os.pread(file, _FRAME_HEADER.size, start)
-        if len(frame) == _FRAME_HEADER.size:
-            _, pages, salted = _FRAME_HEADER.unpack(frame)
-            commits += pages > 0 and _same_but_a_bit(salted, salts)
-    return commits
+def _first_damaged(path: Path) -> int | None:
+    """The number of the first damaged frame, 0 for the header; None if there is none, or it may be torn."""
+    with suppress(FileNotFoundError), open(f"{path}-wal", "rb", buffering=_READ_BYTES) as wal:
+        header = wal.read(_HEADER.size)
+        if len(header) < _HEADER.size or os.fstat(wal.fileno()).st_size <= _HEADER.size + _FRAME_HEADER_BYTES:
+            return None
+        magic, version, page_bytes, *_, first, second = _HEADER.unpack(header)
+        pairs = struct.Struct(">II" if magic & 1 else "<II")
+        sums = _add((0, 0), header[:24], pairs)
+        if (magic & ~1, version) != (0x377F0682, 3007000) or sums != (first, second):
+            return 0
+        damaged: int | None = None
+        commits = number = 0
+        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+        while len(frame := wal.read(frame_bytes)) == frame_bytes:
+            number += 1
+            if damaged is None:
+                sums = _add(_add(sums, frame[:8], pairs), frame[_FRAME_HEADER_BYTES:], pairs)
+                if frame[8:16] != header[16:24] or sums != struct.unpack_from(">II", frame, 16):
+                    damaged = number
+            if damaged is not None:
+                commits += _is_commit(frame, header)
+        return damaged if commits > _COMMITS_MAX else None
+    return None
 
 
-def _same_but_a_bit(salted: bytes, salts: bytes) -> bool:
-    """The damaged bit may be here. Frames of an earlier log differ in many: one of the salts is a random number."""
-    return (int.from_bytes(salted) ^ int.from_bytes(salts)).bit_count() <= 1
-
-
-def _is_sound(header: bytes) -> bool:
-    """SQLite's checksum, whose byte order the last bit of the magic tells."""
-    words = struct.unpack(">6I" if header[3] & 1 else "<6I", header[:24])
-    first = second = 0
-    for left, right in zip(words[::2], words[1::2], strict=True):
+def _add(sums: _Sums, data: bytes, pairs: struct.Struct) -> _Sums:
+    """SQLite's checksum of these bytes, continued."""
+    first, second = sums
+    for left, right in pairs.iter_unpack(data):
         first = (first + left + second) & 0xFFFFFFFF
         second = (second + right + first) & 0xFFFFFFFF
-    magic, version = struct.unpack(">2I", header[:8])
-    return magic & ~1 == 0x377F0682 and version == 3007000 and (first, second) == struct.unpack(">2I", header[24:])
+    return first, second
+
+
+def _is_commit(frame: bytes, header: bytes) -> bool:
+    """Whether a frame is a commit of this log, but for a bit: the damaged one may be in its salts.
+
+    Frames of an earlier log differ in many bits, since one of the salts is a random number.
+    """
+    differing = int.from_bytes(frame[8:16]) ^ int.from_bytes(header[16:24])
+    return any(frame[4:8]) and differing.bit_count() <= 1
