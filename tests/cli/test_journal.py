@@ -143,6 +143,24 @@ def test_json_for_machines(run: Command) -> None:
     assert {entry["key"] for entry in lines(run("journal", "ids", "orders", "--json").out)} == {"order-1", "order-2"}
 
 
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_reading_a_journal_that_does_not_exist_says_so_aside(run: Command, options: list[str]) -> None:
+    ran = run("journal", "read", "orders", "order-9", *options)
+    assert (ran.code, ran.out, ran.err) == (0, "", "there is no journal 'order-9' in 'orders'\n")
+    # One that exists has no events there.
+    ran = run("journal", "read", "orders", "order-1", "--start", "99", *options)
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+@pytest.mark.usefixtures("orders")
+def test_catching_up_shows_the_pointers_if_there_is_nothing_to_do(run: Command) -> None:
+    (topic,) = lines(run("journal", "topics", "--json").out)
+    (report,) = lines(run("journal", "catch-up", "orders", "--json").out)
+    assert (report["records"], report["pointers"]) == (0, topic["pointers"])
+    assert topic["pointers"]
+
+
 def test_a_payload_keeps_its_digits(run: Command) -> None:
     run("journal", "append", "orders", "order-1", '{"price":1.10,"big":12345678901234567890.50}')
     assert run("journal", "read", "orders", "order-1", "--json").out.endswith(

@@ -1,50 +1,19 @@
 """A journal on three Kafka servers: its leaders die, are paused and come back, and every acked event counts once."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import cordwood
-from cordwood import Appended, Client, Conflict, CordwoodError, Event, Journal
+from cordwood import Client, Journal
 from cordwood.testing.kafka import Cluster
+from tests.support.crash.programs import Output, program
+from tests.support.journal.under_faults import SECONDS, Pipeline, Reader, Rival, Work, Writer, payloads
 
 KEYS = [f"key-{number}" for number in range(6)]
-SECONDS = 90
-
-
-class Writer:
-    """The only writer of its key: appends after the number that it knows, and repeats an append of unknown outcome."""
-
-    def __init__(self, journal: Journal, key: str) -> None:
-        self.journal = journal
-        self.key = key
-        self.acked: list[str] = []
-
-    async def run(self, ended: asyncio.Event) -> None:
-        while not ended.is_set():
-            text = f"{self.key} {len(self.acked) + 1}"
-            done = await self._append_until_acked(text)
-            assert done.seq_nrs == range(len(self.acked) + 1, len(self.acked) + 2)
-            self.acked.append(text)
-
-    async def _append_until_acked(self, text: str) -> Appended:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                try:
-                    return await self.journal.append(
-                        self.key, [Event.text(text)], expected=len(self.acked), id=text, timeout=5
-                    )
-                except Conflict:
-                    raise
-                except CordwoodError as error:
-                    if not error.retryable and error.outcome != "unknown":
-                        raise
-
-
-async def payloads(journal: Journal, key: str) -> list[object]:
-    async with journal.read(key) as reader:
-        return [event.payload async for event in reader]
+RACED = "raced"
 
 
 @pytest.mark.processes
@@ -55,43 +24,72 @@ async def test_acked_events_count_once_while_leaders_change(kafka_cluster: Clust
     async with cordwood.connect(kafka_cluster.url) as cw:
         journal = cw.journal(topic, store=store, partitions=2, replicate=True)
         writers = [Writer(journal, key) for key in KEYS]
-        ended = asyncio.Event()
-        work = [asyncio.ensure_future(writer.run(ended)) for writer in writers]
-        try:
-            await _until_all_have(writers, work, 5)
-            broken = await asyncio.to_thread(kafka_cluster.leader, topic, 0)
-            getattr(broken, fault)()
-            counts = [len(writer.acked) for writer in writers]
-            await _until_all_have(writers, work, max(counts) + 3)
-        finally:
-            ended.set()
-            await asyncio.to_thread(kafka_cluster.heal)
-            await asyncio.wait(work)
-        for task in work:
-            task.result()
-        await _check(cw, topic, store, journal, writers)
+        pipelines = [Pipeline(journal, f"piped-{number}") for number in range(2)]
+        rival = Rival(journal, RACED, "this")
+        readers = [Reader(journal, writer, recovers=at % 2 == 1) for at, writer in enumerate(writers[:4])]
+        all_work: list[Work] = [*writers, *pipelines, rival, *readers]
+        await journal.pointer(RACED)  # makes the topic
+        with program("tests.support.journal.under_faults", kafka_cluster.url, store, topic, RACED) as other:
+            ended = asyncio.Event()
+            tasks = [asyncio.ensure_future(work.run(ended)) for work in all_work]
+            try:
+                await _until_all_have_done(all_work, other, tasks, 5)
+                broken = await asyncio.to_thread(kafka_cluster.leader, topic, 0)
+                getattr(broken, fault)()
+                await _until_all_have_done(all_work, other, tasks, 3)
+            finally:
+                ended.set()
+                await asyncio.to_thread(kafka_cluster.heal)
+                await asyncio.wait(tasks)
+            for task in tasks:
+                task.result()
+            other.kill()
+        others = {int(seq_nr): id for _, seq_nr, id in other.lines}
+        assert not others.keys() & rival.won.keys()
+        rival.won.update(others)
+        await _check(cw, topic, store, journal, writers, pipelines, rival)
 
 
-async def _until_all_have(writers: list[Writer], work: "list[asyncio.Task[None]]", count: int) -> None:
+async def _until_all_have_done(
+    all_work: Sequence[Work], other: Output, tasks: "Sequence[asyncio.Task[None]]", calls: int
+) -> None:
+    """Wait until every task, and the other process, has so many further calls behind it."""
+    wanted = [(work, work.done + calls) for work in all_work]
+    lines = len(other.lines) + calls
     async with asyncio.timeout(SECONDS):
-        while any(len(writer.acked) < count for writer in writers):
-            for task in work:
+        while len(other.lines) < lines or any(work.done < enough for work, enough in wanted):
+            for task in tasks:
                 if task.done():
                     task.result()
             await asyncio.sleep(0.05)
 
 
-async def _check(cw: Client, topic: str, store: str, journal: Journal, writers: list[Writer]) -> None:
+async def _check(
+    cw: Client,
+    topic: str,
+    store: str,
+    journal: Journal,
+    writers: list[Writer],
+    pipelines: list[Pipeline],
+    rival: Rival,
+) -> None:
     """The handle that wrote, a new one, and one after replication return every acked event, once and in order."""
-    new = cw.journal(topic, store=store, replicate=False)
-    for handle in (new, journal):
+
+    async def check(handle: Journal) -> None:
         for writer in writers:
             assert await payloads(handle, writer.key) == writer.acked
+        for pipeline in pipelines:
+            pipeline.check(await payloads(handle, pipeline.key))
+        raced = await payloads(handle, RACED)
+        assert len(set(raced)) == len(raced)
+        assert {seq_nr: raced[seq_nr - 1] for seq_nr in rival.won} == rival.won
+
+    new = cw.journal(topic, store=store, replicate=False)
+    await check(new)
+    await check(journal)
     await journal.close()  # nothing replicates the Marks of the reads below
-    for writer in writers:
-        assert await payloads(new, writer.key) == writer.acked
+    await check(new)
     assert all(new.stats().lag.values())
     await new.catch_up()
     assert set(new.stats().lag.values()) == {0}
-    for writer in writers:
-        assert await payloads(new, writer.key) == writer.acked
+    await check(new)

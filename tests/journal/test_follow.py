@@ -1,6 +1,7 @@
 """Following a journal: stored, unreplicated and new events without a gap, each once, after its ack."""
 
 import asyncio
+import gc
 import tracemalloc
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -315,6 +316,29 @@ async def test_closing_the_reader_ends_a_step_that_waits(journals: Journals) -> 
     await reader.close()
     with pytest.raises(StopAsyncIteration):
         await soon(step)
+
+
+async def test_a_follower_that_a_break_leaves_listens_no_more(journals: Journals) -> None:
+    journal = await journals.open()
+    await append(journal, "A", "1")
+    tail = (await journal._open()).tail
+    listeners = len(tail.on_fed), len(tail.on_passed), len(tail.on_failed)
+    for _ in range(20):
+        async for event in journal.follow("A"):
+            assert event.payload == "1"
+            break
+    kept = journal.follow("A")
+    assert await take(kept, 1) == ["1"]
+    gc.collect()
+    await asyncio.sleep(0)
+    assert (len(tail.on_fed), len(tail.on_passed), len(tail.on_failed)) == tuple(count + 1 for count in listeners)
+    assert tail._held == {0: 1}
+    step: asyncio.Task[object] = asyncio.ensure_future(anext(kept))
+    await append(journal, "A", "2")
+    await soon(step)
+    await kept.close()
+    await kept.close()
+    assert tail._held == {}
 
 
 async def test_closing_the_journal_ends_a_step_that_waits(journals: Journals) -> None:

@@ -1,6 +1,8 @@
 """Following one journal: stored, unreplicated and new events without a gap, each once, after its ack."""
 
 import asyncio
+import weakref
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -13,13 +15,14 @@ from .head import PartitionHead
 from .look import Key
 from .reader import EventReader, JournalSource
 from .stored_event import StoredEvent
+from .tail import Tail
 
 
 class FollowReader:
     """The events of one journal, then every new one: an async iterator, and a context manager that closes it.
 
     A Delete beyond its place raises `Trimmed`; a Purge ends it. It holds no events of its own while its user is slow:
-    it remembers its place, and reads again from there.
+    it remembers its place, and reads again from there. One that its user drops without closing it ends by itself.
 
     ```python
     async with journal.follow("order-1") as reader:
@@ -37,7 +40,7 @@ class FollowReader:
         self._life: str | None = None
         self._reader: EventReader | None = None
         self._grown = asyncio.Event()
-        self._held = False
+        self._listener: _Listener | None = None
         self._ended = False
         self._failure: CordwoodError | None = None
         self._turns = asyncio.Lock()
@@ -71,13 +74,8 @@ class FollowReader:
         """Stop following; a second call has no effect. A step that waits ends."""
         self._ended = True
         self._grown.set()
-        if self._held:
-            self._held = False
-            tail = self._source.tail
-            tail.release(self._key.partition)
-            tail.on_fed.remove(self._on_fed)
-            tail.on_passed.remove(self._on_passed)
-            tail.on_failed.remove(self._on_failed)
+        if self._listener is not None:
+            self._listener.stop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,17 +125,13 @@ class FollowReader:
 
     async def _hold(self) -> None:
         """Have the tail reader follow the partition, and tell of each batch."""
-        if self._held:
+        if self._listener is not None:
             return
         tail = self._source.tail
         await tail.head(self._key.partition)
         if self._ended:
             return
-        tail.on_fed.append(self._on_fed)
-        tail.on_passed.append(self._on_passed)
-        tail.on_failed.append(self._on_failed)
-        tail.hold(self._key.partition)
-        self._held = True
+        self._listener = _Listener(self, tail, self._key)
 
     async def _wait(self) -> None:
         if not self._ended:
@@ -151,16 +145,56 @@ class FollowReader:
                 f" follow from {end + 1} or before"
             )
 
-    def _on_fed(self, head: PartitionHead, batch: StoredBatch) -> None:
-        if head.partition == self._key.partition and not self._grown.is_set():
-            _, keys, _, _ = batch.rows()
-            if keys is not None and self._key.bytes in keys:
-                self._grown.set()
-
-    def _on_passed(self, partition: int) -> None:
-        if partition == self._key.partition:
-            self._grown.set()
-
     def _on_failed(self, error: CordwoodError) -> None:
         self._failure = error
         self._grown.set()
+
+
+class _Listener:
+    """Listens to the tail reader for a follower, which it does not keep alive: a `break` leaves one unclosed."""
+
+    def __init__(self, follower: FollowReader, tail: Tail, key: Key) -> None:
+        self._follower = weakref.ref(follower)
+        self._tail = tail
+        self._key = key
+        self._dropped = weakref.finalize(follower, self._stop_soon)
+        self._dropped.atexit = False
+        self._loop = asyncio.get_running_loop()
+        tail.on_fed.append(self._on_fed)
+        tail.on_passed.append(self._on_passed)
+        tail.on_failed.append(self._on_failed)
+        tail.hold(key.partition)
+
+    def stop(self) -> None:
+        """Listen no more; a second call has no effect."""
+        if self._dropped.detach() is not None:
+            self._stop()
+
+    def _stop_soon(self) -> None:
+        """The collector may call this on any thread, and while the tail reader calls its listeners."""
+        with suppress(RuntimeError):  # the loop is closed, and the tail reader with it
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        tail = self._tail
+        tail.release(self._key.partition)
+        tail.on_fed.remove(self._on_fed)
+        tail.on_passed.remove(self._on_passed)
+        tail.on_failed.remove(self._on_failed)
+
+    def _on_fed(self, head: PartitionHead, batch: StoredBatch) -> None:
+        follower = self._follower()
+        if follower is not None and head.partition == self._key.partition and not follower._grown.is_set():
+            _, keys, _, _ = batch.rows()
+            if keys is not None and self._key.bytes in keys:
+                follower._grown.set()
+
+    def _on_passed(self, partition: int) -> None:
+        follower = self._follower()
+        if follower is not None and partition == self._key.partition:
+            follower._grown.set()
+
+    def _on_failed(self, error: CordwoodError) -> None:
+        follower = self._follower()
+        if follower is not None:
+            follower._on_failed(error)

@@ -324,6 +324,8 @@ class Replicator:
         self._looked_at = self._clock()
         found = await self._topic.store.pointers(self._topic.name)
         self._pointers = {partition: found.get(partition) for partition in range(self._topic.partitions)}
+        for partition, pointer in found.items():
+            self._on_pointer(partition, pointer)
 
     def _next(self, partition: int) -> int:
         pointer = self._pointers[partition]

@@ -63,7 +63,8 @@ def _add_append(verbs: Commands) -> None:
         dest="append_id",
         type=append_id,
         metavar="TEXT",
-        help="the name of this append: with --expected, a repetition appends nothing, and shows the first result",
+        help="the name of this append: with --expected, a repetition appends nothing, and shows the first result;"
+        " alone, it covers the retries of this call, and a second call appends again",
     )
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TEXT", help="a tag of each event; may be repeated"

@@ -113,10 +113,10 @@ async def catch_up(cw: Client, args: argparse.Namespace) -> None:
 async def _show_progress(journal: Journal) -> None:
     """Count the records that the pointers have passed."""
     with Progress("replicated") as progress:
-        before: int | None = None
+        before: dict[int, int] = {}
         while True:
-            passed = sum(pointer + 1 for pointer in journal.stats().pointers.values())
-            if before is not None:
-                progress.add(passed - before, 0)
-            before = passed
+            now = journal.stats().pointers
+            # The first pointer of a partition is where it began.
+            progress.add(sum(now[partition] - pointer for partition, pointer in before.items()), 0)
+            before = now
             await asyncio.sleep(_LOOK_SECONDS)

@@ -53,6 +53,8 @@ async def read(cw: Client, args: argparse.Namespace) -> None:
         journal.read(args.id, args.start, args.stop, args.until) as reader,
     ):
         await _print_events(reader, args)
+        if reader.position is None:
+            print(_missing(args), file=sys.stderr)  # standard output has events alone
 
 
 async def follow(cw: Client, args: argparse.Namespace) -> None:
@@ -179,7 +181,11 @@ def _print_missing(args: argparse.Namespace) -> None:
     if wants_json(args):
         print_json({"key": args.id, "seq_nr": None, "life": None})
     else:
-        print(f"there is no journal {args.id!r} in {args.topic!r}")
+        print(_missing(args))
+
+
+def _missing(args: argparse.Namespace) -> str:
+    return f"there is no journal {args.id!r} in {args.topic!r}"
 
 
 def _print_snapshot(snapshot: Snapshot | None, args: argparse.Namespace) -> None:
