@@ -12,7 +12,7 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench import journal, kafka, kafka_spark, read, spark, wal, write
+from bench import journal, kafka, kafka_spark, pipeline_data, read, spark, wal, write
 from bench.measure import Row
 
 Bench = Callable[[Path], Row | list[Row]]
@@ -31,6 +31,7 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
         },
     ),
     "spark": ("Spark", {"spark": spark.reading}),
+    "pipeline-data": ("The pipeline: events, archive, audit", {"pipeline-data": pipeline_data.data}),
     "kafka": (
         "Logs on Kafka",
         {

@@ -296,6 +296,9 @@ def test_a_range_in_neither_log_nor_archive_is_told(
     cw.log("events", 1).trim(15)
     with pytest.raises(Trimmed, match="events/1: records 10 to 14 are neither in the log"):
         pipeline.read(spark, folder, "events", archive=path)
+    assert pipeline.read(spark, folder, "events", archive=path, failOnDataLoss=False).count() == 35
+    assert pipeline.archive(spark, folder, "events", path).ranges == {0: (10, 20), 1: (15, 20)}
+    assert pipeline.read(spark, folder, "events", archive=path, failOnDataLoss=False).count() == 35
 
 
 def test_bad_input_of_archive_is_told_at_the_call(spark: SparkSession, cw: cordwood.sync.Client, folder: Path) -> None:

@@ -74,8 +74,8 @@ def read(
     as a mapping instead of its JSON. The frame is a snapshot: Spark keeps the plan of its first action, so every action
     sees the same end. Call `read` again to see later records.
 
-    With the `archive` of a topic, the frame has its records too, each offset once; then the only options are
-    `includeHeaders` and `kafka.*`, and a range that is neither in the log nor in the archive raises `Trimmed`.
+    With the `archive` of a topic, the frame has its records too, each offset once. Then the only options are
+    `includeHeaders`, `kafka.*`, and `failOnDataLoss`: a range that is in neither raises `Trimmed`, or is left out.
 
     ```python
     spark = pipeline.session()

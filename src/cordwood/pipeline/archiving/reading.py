@@ -1,5 +1,6 @@
 """`pipeline.read(archive=…)`: archived and live records as one frame, each offset once."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +17,8 @@ from .coverage import Piece, missing, pieces, ranges_of
 from .folder import COLUMNS, ArchiveFolder
 from .look import TopicNow, look
 
-_OPTIONS = ("includeHeaders",)
+_OPTIONS = ("includeHeaders", "failOnDataLoss")
+_LOGGER = logging.getLogger("cordwood.spark")
 
 
 def read(
@@ -37,7 +39,8 @@ def read(
             )
     log = LogPlace.of(url, config)
     now = look(log, checked_topic_name(topic))
-    frame = everything(spark, log, now, path)
+    lossy = str(options.get("failOnDataLoss", True)).lower() == "false"
+    frame = everything(spark, log, now, path, lossy=lossy)
     headers = str(options.get("includeHeaders", False)).lower() == "true"
     return frame if headers else frame.drop("headers")
 
@@ -49,10 +52,11 @@ def everything(
     path: str | os.PathLike[str] | None,
     *,
     whole: bool = False,
+    lossy: bool = False,
 ) -> DataFrame:
     """All records of a topic up to its end now, from the first archived one on; `Trimmed` if a range is in neither.
 
-    `whole`: from the very first one on.
+    `whole`: from the very first one on. `lossy`: a range that is in neither is left out, with a warning.
     """
     if path is None:
         return read_ranges(spark, log, Ranges(now.name, now.id, now.bounds, uncommitted=now.is_journal))
@@ -65,14 +69,19 @@ def everything(
     for partition, (start, stop) in now.bounds.items():
         known = ranges_of(archived, partition)
         first = 0 if whole else min([start, *(begin for begin, _ in known)])
-        live[partition] = missing(known, first, stop)
-        for begin, end in live[partition]:
+        live[partition] = []
+        for begin, end in missing(known, first, stop):
             if begin < start:
-                raise Trimmed(
+                text = (
                     f"{now.name}/{partition}: records {begin} to {min(end, start) - 1} are neither in the log, which"
-                    f" starts at {start}, nor in the archive {folder.path}",
-                    start=start,
+                    f" starts at {start}, nor in the archive {folder.path}"
                 )
+                if not lossy:
+                    raise Trimmed(f"{text}; failOnDataLoss=false reads the rest", start=start)
+                _LOGGER.warning("left out: %s", text)
+                begin = start
+            if begin < end:
+                live[partition].append((begin, end))
     for turn in range(max(map(len, live.values()), default=0)):
         some = {partition: ranges[turn] for partition, ranges in live.items() if turn < len(ranges)}
         frames.append(read_ranges(spark, log, Ranges(now.name, now.id, some, uncommitted=now.is_journal)))

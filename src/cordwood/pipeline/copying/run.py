@@ -106,6 +106,11 @@ async def _begin(target: LogPlace, to_topic: str, now: TopicNow, partitions: int
                 f" {note.source_id} into {note.partitions} partitions: finish that one, or delete it and"
                 f" {note_topic(to_topic)!r}"
             )
+        elif note.ends.keys() != now.bounds.keys():
+            raise Conflict(
+                f"topic {now.name!r} got other partitions since its copy broke off: delete {to_topic!r} and"
+                f" {note_topic(to_topic)!r} in {target.parsed}, and copy again"
+            )
         if exists is not None and note.target_id not in (None, exists):
             raise Conflict(f"topic {to_topic!r} was created by somebody else since its copy broke off: name another")
         if exists is not None and not target.is_folder and await _records(client, to_topic):

@@ -71,22 +71,29 @@ def _records(
     head: Mapping[int, tuple[int, int]],
     keys: Collection[bytes] | None,
 ) -> DataFrame:
-    """The records of the head that have an action, those of a key together and in the order of the log."""
+    """The records of the head that have a key and an action."""
     ranges = Ranges(planned.topic, planned.topic_id, head, uncommitted=True)
     records = read_ranges(spark, log, ranges).select(*INPUT)
     if keys is not None:
         records = records.mapInArrow(partial(_only, pa.array(list(keys), pa.binary())), records.schema)
     asked = F.exists("headers", lambda header: header["key"] == ACTION_HEADER)
-    return records.where(F.col("key").isNotNull() & asked).repartition("key").sortWithinPartitions("key", "offset")
+    return records.where(F.col("key").isNotNull() & asked)
+
+
+def _by_key(records: DataFrame) -> DataFrame:
+    """The records of a key together, in the order of the log."""
+    return records.repartition("key").sortWithinPartitions("key", "offset")
 
 
 def _with_head(stored: DataFrame, records: DataFrame, fold: HeadFold) -> DataFrame:
     """Rows that the store had, unless a later record deletes them, and the events of the later records."""
-    verdicts = records.mapInArrow(fold.verdicts, VERDICT_SCHEMA)
+    # Only a permissive verdict looks at values: they need not pass a shuffle twice.
+    value = F.col("value") if fold.permissive else F.when(F.col("value").isNotNull(), F.lit(b""))
+    verdicts = _by_key(records.withColumn("value", value)).mapInArrow(fold.verdicts, VERDICT_SCHEMA)
     same_life = F.col("life").isNull() | F.col("verdict_life").isNull() | (F.col("life") == F.col("verdict_life"))
     lives = ~F.col("gone") & (F.col("seq_nr") > F.col("deleted_through")) & same_life
     kept = stored.join(verdicts, F.col("id") == F.col("verdict_id"), "left").where(F.col("verdict_id").isNull() | lives)
-    return kept.select(*STORED_SCHEMA.names).unionByName(records.mapInArrow(fold.events, STORED_SCHEMA))
+    return kept.select(*STORED_SCHEMA.names).unionByName(_by_key(records).mapInArrow(fold.events, STORED_SCHEMA))
 
 
 def _only(keys: pa.Array, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

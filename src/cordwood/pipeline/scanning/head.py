@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from cordwood.errors import Corrupt
-from cordwood.journal.action import Append, Delete, Purge
+from cordwood.journal.action import ACTION_HEADER, Append, Delete, Purge
 from cordwood.journal.fold import KeyFold, KeyRecord, Poison, RowsOf, exists
 from cordwood.journal.key import decode_id
 from cordwood.journal.look import check_open, told_of
@@ -90,7 +91,8 @@ class HeadFold:
     async def _verdicts(self, batches: Iterator[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
         found: list[tuple[str, str | None, int, bool]] = []
         # A value that cannot be decoded closes its key: in FAILFAST the task that makes the events raises.
-        async for key in self._keys(batches, _rows_of if self.permissive else _no_rows):
+        known = batches if self.permissive else _of_changed_keys(batches)
+        async for key in self._keys(known, _rows_of if self.permissive else _no_rows):
             error = key.error(self.planned.topic)
             if key.touched or error is not None:
                 state = key.state
@@ -282,6 +284,25 @@ class _Spool:
         if self.file is not None:
             self.file.close()
             self.file = None
+
+
+def _of_changed_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records of keys that may have more than Appends and Marks: most keys have nothing else, and cost nothing.
+
+    The last key of a batch may continue in the next one, so it is always among them.
+    """
+    last: pa.Scalar | None = None
+    for batch in batches:
+        keys, headers = batch.column("key"), batch.column("headers")
+        names, values = headers.flatten().flatten()
+        ours = pc.equal(names, ACTION_HEADER)
+        parents, actions = pc.list_parent_indices(headers).filter(ours), values.filter(ours)
+        plain = pc.or_(pc.starts_with(actions, pattern='{"append"'), pc.starts_with(actions, pattern='{"mark"'))
+        changed = keys.take(parents.filter(pc.invert(pc.fill_null(plain, False))))
+        ends = [keys[len(keys) - 1], *([] if last is None else [last])]
+        wanted = pa.concat_arrays([changed, pa.array([end.as_py() for end in ends], changed.type)])
+        last = keys[len(keys) - 1]
+        yield batch.filter(pc.is_in(keys, value_set=wanted))
 
 
 def _records(batch: pa.RecordBatch) -> list[tuple[str, int, KeyRecord]]:
