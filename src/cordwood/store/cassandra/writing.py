@@ -304,6 +304,15 @@ async def bind(call: Call, topic: str, wanted: Binding) -> Binding:
     return bound
 
 
+async def rebind(call: Call, topic: str, held: Binding, wanted: Binding) -> Binding:
+    """Replace a binding, if it is still the one that its caller knows (R23)."""
+    key = BINDING_PREFIX + topic
+    values = _encode_binding(wanted).decode(), _now(), key, _encode_binding(held).decode()
+    await call.ask(call.cql.replace_setting, values)
+    bound = await reading.binding(call, topic)
+    return held if bound is None else bound
+
+
 def expired_key(topic: str) -> str:
     """The setting that keeps the last day for which `purge_expired` is complete. A topic's name has no '/'."""
     return f"{BINDING_PREFIX}{topic}/expired-through"
