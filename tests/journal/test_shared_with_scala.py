@@ -1,18 +1,23 @@
 """A topic that Scala programs share, with single_writer=True: both read and write the same journals (R20)."""
 
 import asyncio
+import json
 import random
+import uuid
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cordwood import Conflict, Event, Journal, Unavailable
+from cordwood import Conflict, Event, InvalidInput, Journal, Unavailable
 from cordwood.journal.tail import Tail
 from cordwood.simulation.faulty_log import FaultyEngine
+from cordwood.store import EventRow, HeadRow, KeyChanges, PartitionChanges
 from tests.support.journal.journals import TOPIC, Journals, append, read, read_texts
 from tests.support.journal.scala_peer import ScalaPeer
-from tests.support.journal.stored_rows import head_row
+from tests.support.journal.stored_rows import head_row, places
+from tests.support.store.keyspaces import clean as keyspaces_clean
 
 pytestmark = pytest.mark.kinds("folder and SQLite", "Kafka and SQLite", "folder and Cassandra")
 
@@ -205,3 +210,94 @@ async def test_a_repeated_append_counts_once_and_is_acked(journals: Journals, fa
     expected = {number: f"{number}" for number in range(1, 16)}
     assert await read_texts(journal, "A") == expected
     assert await ScalaPeer(client).read("A") == expected
+
+
+# --- the Scala library's replicator
+
+
+async def replicated_by_scala(journals: Journals, peer: ScalaPeer) -> None:
+    """Two journals in the log; the store has the first, as the other replicator wrote it by its clock."""
+    await peer.append("A", [1, 2])
+    await peer.append("B", [1])
+    life = str(uuid.uuid4())
+    store = await journals.store()
+    head = HeadRow(0, 0, 10_000, 2, 1, 1, life=life, origin="scala")
+    rows = [EventRow(n, 1, 0, 0, "scala", "1.0", life, None, "text", f"scala {n}") for n in (1, 2)]
+    # Nothing binds the topic here, so that the write times are those of the clock.
+    assert await store.write(PartitionChanges(TOPIC, 0, None, 0, [KeyChanges("A", head, rows, reached=2)]))
+
+
+async def test_a_topic_is_taken_over_from_the_other_replicator(journals: Journals) -> None:
+    client = await journals.connect()
+    await client.create_topic(TOPIC, partitions=1)
+    peer = ScalaPeer(client)
+    await replicated_by_scala(journals, peer)
+    journal = await journals.open(single_writer=True)
+    assert await read_texts(journal, "A") == {1: "scala 1", 2: "scala 2"}
+    assert await read_texts(journal, "B") == {1: "scala 1"}
+    store = await journals.store()
+    before = await store.binding(TOPIC)
+    assert before is not None
+    assert before.replicator == "scala"
+    with pytest.raises(Conflict, match=r"catch_up\(adopt=True\)"):
+        await journal.catch_up()
+    for call in (
+        journal.load_snapshot("A"),
+        journal.save_snapshot("A", 1, b"x"),
+        journal.delete_snapshots("A", through=1),
+    ):
+        with pytest.raises(InvalidInput, match="no snapshots"):
+            await call
+    await journal.catch_up(adopt=True)
+    after = await store.binding(TOPIC)
+    assert after is not None
+    assert (after.replicator, after.base_us > before.base_us) == ("cordwood", True)
+    assert (await store.heads(TOPIC, ["B"]))["B"].seq_nr == 1
+    # Its rows go with a Purge, whose write time is above theirs.
+    await peer.purge("A")
+    await journal.catch_up(adopt=True)
+    assert head_row(journals, "A") is None
+    assert places(journals, "A") == []
+    assert await read_texts(journal, "B") == {1: "scala 1"}
+
+
+async def test_a_background_replicator_refuses_the_topic_until_it_is_taken_over(journals: Journals) -> None:
+    client = await journals.connect()
+    await client.create_topic(TOPIC, partitions=1)
+    await replicated_by_scala(journals, ScalaPeer(client))
+    journal = await journals.open(single_writer=True, replicate=True)
+    for _ in range(2):
+        with pytest.raises(Conflict, match="replicate=False"):
+            await journal.pointer("A")
+    await journal.catch_up(adopt=True)
+    assert await journal.pointer("A") == 2
+    done = await append(journal, "A", "3")
+    await journal.wait_replicated(done)
+
+
+@pytest.mark.kinds("folder and Cassandra")
+async def test_rows_of_the_library_are_read_and_written_as_they_are(journals: Journals, golden: Path) -> None:
+    lines = (golden / "generated" / "cassandra_rows.txt").read_text(encoding="utf-8").splitlines()
+    recorded = [line.split(" ", 2)[1:] for line in lines if line.startswith("ROW ")]
+    link, keyspace = journals.kind.link, "journal"
+    assert link is not None
+    for table, columns in recorded:
+        if table != "setting":
+            link.run(f"INSERT INTO {keyspace}.{table} JSON %s", (columns,))
+    store = await journals.store()
+    found: dict[str, list[tuple[str, HeadRow, list[EventRow]]]] = {}
+    for topic in {json.loads(columns)["topic"] for table, columns in recorded if table == "pointer2"}:
+        (part,) = await store.parts(topic, 1)
+        rows = [row async for page in store.scan_events(topic, part) for row in page]
+        heads = [row async for page in store.scan_heads(topic, part) for row in page]
+        assert await store.heads(topic, [id for id, _ in heads]) == dict(heads)
+        found[topic] = [(id, head, [row for of, row in rows if of == id]) for id, head in heads]
+        assert sum(len(of) for _, _, of in found[topic]) == len(rows), "every row belongs to a journal"
+    # Written by us they are the same, byte for byte.
+    keyspaces_clean(link, keyspace)
+    for topic, keys in found.items():
+        changes = [KeyChanges(id, head, rows) for id, head, rows in keys]
+        assert await store.write(PartitionChanges(topic, 0, None, 0, changes))
+    for table in ("journal", "metajournal"):
+        written = {text for (text,) in link.run(f"SELECT JSON * FROM {keyspace}.{table}")}
+        assert written == {columns for of, columns in recorded if of == table}

@@ -92,10 +92,11 @@ async def test_a_pointer_beyond_the_end_is_a_conflict(journals: Journals, end: i
 
 
 async def test_the_background_replicator_reports_a_pointer_beyond_the_end(journals: Journals) -> None:
+    await (await journals.open()).pointer("A")  # binds the topic: its replicator is ours
     store = await journals.store()
     assert await store.write(PartitionChanges(TOPIC, 0, None, 10))
-    journal = await journals.open(replicate=True, single_writer=True)
-    with pytest.raises(Conflict, match="ends at 0, and the store"):
+    journal = await journals.open(replicate=True)
+    with pytest.raises(Conflict, match=r"ends at \d, and the store"):
         await journal.pointer("A")
 
 

@@ -56,7 +56,7 @@ from .snapshots import Snapshot, Snapshots
 from .stats import JournalStats
 from .stored_event import StoredEvent
 from .tail import Tail
-from .topic import EPOCH, JournalTopic, bind, new_binding, system_ms
+from .topic import EPOCH, OURS, SCALA, JournalTopic, bind, new_binding, system_ms
 
 T = TypeVar("T")
 
@@ -556,20 +556,19 @@ class Journal:
     async def catch_up(self, *, accept_loss: bool = False, adopt: bool = False, timeout: float | None = None) -> None:
         """Replicate to the end of the log, now, in this process.
 
-        `accept_loss` accepts records that were trimmed before they were replicated: the dead letters name them. Without
+        `accept_loss` accepts records that were trimmed before they were replicated: the dead letters name them. `adopt`
+        takes the topic over from the Scala library's replicator, which must be stopped, for good. Without
         `timeout` it takes as long as there are records; after a `Timeout` the next call continues.
 
         ```python
         await journal.catch_up()
         ```
         """
-        if adopt:
-            raise Unavailable(
-                "adopt=True takes a topic over from the Scala library's replicator, which needs a store on Cassandra",
-                reason="unsupported",
-            )
         self._check_writable()
         parts = await self._open(check_replicator=False)
+        if adopt:
+            await parts.topic.adopt()
+        parts.topic.check_ours()
         replicator = Replicator(parts.topic, parts.tail.set_pointer)
         try:
             await self._if_timed(timeout, f"replicating {self.topic!r}", replicator.catch_up(accept_loss=accept_loss))
@@ -833,7 +832,12 @@ class Journal:
             )
         if not config.single_writer and not self._read_only and await self._store.binding(self.topic) is None:
             await check_not_foreign(self._engine, info, self._store, self._timeout)
-        wanted = new_binding(info, single_writer=config.single_writer, segment_size=config.segment_size)
+        # R23: pointers that are older than the row are those of the Scala library's replicator.
+        foreign = config.single_writer and await self._store.binding(self.topic) is None
+        replicator = SCALA if foreign and await self._store.pointers(self.topic) else OURS
+        wanted = new_binding(
+            info, single_writer=config.single_writer, segment_size=config.segment_size, replicator=replicator
+        )
         binding = await bind(self._store, info, wanted, self._read_only)
         topic = JournalTopic(
             self.topic,

@@ -163,6 +163,11 @@ class Replicator:
 
     def start(self) -> None:
         """Replicate in the background."""
+        try:
+            self._topic.check_ours()
+        except Conflict as error:
+            self._failure = error  # the next call raises it; `catch_up(adopt=True)` ends it
+            return
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cordwood.errors import Conflict, InvalidInput
+from cordwood.errors import Conflict, InvalidInput, Outcome
 from cordwood.store import SnapshotGuard, SnapshotRow, boot_seconds
 
 from .fold import exists, seq_nr_of
 from .look import Key, Look, Looks
-from .topic import JournalTopic
+from .topic import OURS, JournalTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,17 @@ class Snapshots:
         self._topic = topic
         self._looks = looks
 
+    def _check_lives(self, outcome: Outcome | None = None) -> None:
+        """R40: the Scala library's replicator gives a life another name each time, so that none can be kept."""
+        if self._topic.binding.replicator != OURS:
+            raise InvalidInput(
+                f"topic {self._topic.name!r} is replicated by the Scala library's replicator, whose journals have no"
+                " snapshots: take it over with catch_up(adopt=True)",
+                outcome=outcome,
+            )
+
     async def save(self, key: Key, seq_nr: int, payload: bytes, newest: int) -> None:
+        self._check_lives("not_written")
         began = boot_seconds()
         look = await self._looks.before_write(key)
         look.check_open(self._topic.name, key.id, "not_written")
@@ -52,6 +62,7 @@ class Snapshots:
             )
 
     async def load(self, key: Key) -> Snapshot | None:
+        self._check_lives()
         _, snapshot = await self.at_fence(key)
         return snapshot
 
@@ -77,6 +88,7 @@ class Snapshots:
         return await self._topic.store.snapshots(self._topic.name, key.id)
 
     async def delete(self, key: Key, through: int) -> None:
+        self._check_lives("not_written")
         began = boot_seconds()
         look = await self._looks.before_write(key)
         state = look.state

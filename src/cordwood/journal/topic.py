@@ -5,11 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from cordwood.errors import Conflict
 from cordwood.log.interface import Engine, Log, PartitionsReader, TopicInfo
 from cordwood.store import Binding, EventStore
 
 from .fold import Topic
+
+OURS = "cordwood"
+SCALA = "scala"
+"""The kinds of replicators: one of them serves a topic."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -19,9 +25,9 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class JournalTopic:
-    """A topic that is open: all parts of a journal get it."""
+    """A topic that is open: all parts of a journal get it. Only its binding changes, by `adopt`."""
 
     name: str
     info: TopicInfo
@@ -37,6 +43,26 @@ class JournalTopic:
     @property
     def partitions(self) -> int:
         return self.info.partitions
+
+    def check_ours(self) -> None:
+        """Raise `Conflict` where the Scala library's replicator serves the topic (R23)."""
+        if self.binding.replicator != OURS:
+            raise Conflict(
+                f"topic {self.name!r} is replicated by the Scala library's replicator: open the journal with"
+                " replicate=False, or stop that replicator and take the topic over: catch_up(adopt=True)",
+                outcome="not_written",
+            )
+
+    async def adopt(self) -> None:
+        """Take the topic over from the Scala library's replicator, which must be stopped (R23)."""
+        if self.binding.replicator == OURS:
+            return
+        ends = [(await self.log(partition).bounds())[1] for partition in range(self.partitions)]
+        # Above all that the other replicator has written by its clock, and all that an older base has.
+        base_us = max(time.time_ns() // 1000, self.binding.base_us + max(ends))
+        wanted = msgspec.structs.replace(self.binding, replicator=OURS, base_us=base_us)
+        self.binding = await self.store.rebind(self.name, self.binding, wanted)
+        self.check_ours()
 
     def log(self, partition: int) -> Log:
         return self.engine.log(self.name, partition, timeout=self.timeout)
@@ -93,13 +119,13 @@ async def bind(store: EventStore, info: TopicInfo, wanted: Binding, read_only: b
     return bound
 
 
-def new_binding(info: TopicInfo, *, single_writer: bool, segment_size: int) -> Binding:
+def new_binding(info: TopicInfo, *, single_writer: bool, segment_size: int, replicator: str = OURS) -> Binding:
     """The binding of a topic that is used for the first time; the base is the clock (R24)."""
     return Binding(
         topic_id=info.id,
         partitions=info.partitions,
         single_writer=single_writer,
         segment_size=segment_size,
-        replicator="cordwood",
+        replicator=replicator,
         base_us=time.time_ns() // 1000,
     )

@@ -87,6 +87,13 @@ class EventStore(ABC):
         """Bind a topic, unless it is bound already; the binding that holds now."""
 
     @abstractmethod
+    async def rebind(self, topic: str, held: Binding, binding: Binding) -> Binding:
+        """Replace a binding, if it is still `held`; the binding that holds now (R23).
+
+        Every replicator of the topic must be stopped: a store with write times ignores what an older base writes.
+        """
+
+    @abstractmethod
     async def pointers(self, topic: str) -> dict[int, int]:
         """The highest replicated offset of each partition; a partition without one is left out."""
 

@@ -55,8 +55,6 @@ class Session:
         self.cql = Statements(settings.url.keyspace)
         self._gone: Unavailable | None = None
         self._under_way = 0
-        self._idle = asyncio.Event()
-        self._closing: asyncio.Future[None] | None = None
         self._waiting: list[Callable[[], None]] = []
         self._lock = new_lock("store.cassandra.session")
         self._settings = settings

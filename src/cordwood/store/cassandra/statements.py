@@ -34,6 +34,7 @@ class Statements:
         self.setting = f"SELECT value FROM {setting} WHERE key = ?"
         self.settings = f"SELECT key, value FROM {setting}"
         self.put_setting_once = f"INSERT INTO {setting} (key, value, timestamp) VALUES (?, ?, ?) IF NOT EXISTS"
+        self.replace_setting = f"UPDATE {setting} SET value = ?, timestamp = ? WHERE key = ? IF value = ?"
         self.put_setting_at = f"INSERT INTO {setting} (key, value, timestamp) VALUES (?, ?, ?) USING TIMESTAMP ?"
         self.pointer = f"SELECT offset FROM {pointer2} WHERE topic = ? AND partition = ?"
         self.pointers = f"SELECT topic, partition, offset, toUnixTimestamp(updated) FROM {pointer2}"

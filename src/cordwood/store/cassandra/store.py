@@ -55,6 +55,12 @@ class CassandraStore(EventStore):
         self._bindings[topic] = bound
         return bound
 
+    async def rebind(self, topic: str, held: Binding, binding: Binding) -> Binding:
+        async with self._session.writing("rebind") as call:
+            bound = await writing.rebind(call, topic, held, binding)
+        self._bindings[topic] = bound
+        return bound
+
     async def pointers(self, topic: str) -> dict[int, int]:
         bound = self._bindings.get(topic) or await self.binding(topic)
         async with self._session.call("pointers") as call:

@@ -98,7 +98,7 @@ class _Planner:
             if key.deletion is not None:
                 (removed_last if _ends_with_delete(key) else removed).extend(self._delete(key))
             rows.extend(self._rows(key))
-            heads.append(self._head(key))
+            heads.extend(self._heads(key))
         return [letters, hidden, removed, rows, heads, removed_last, [await self._pointer()]]
 
     async def _stored(self, keys: Sequence[KeyChanges]) -> dict[str, StoredHead]:
@@ -142,8 +142,6 @@ class _Planner:
             yield self._to.delete_segment.bind((at, key.id, self._topic, segment))
         yield self._to.delete_snapshots.bind((at, self._topic, key.id))
         yield self._to.delete_letters.bind((at, self._topic, self._changes.partition, key.id))
-        if key.head is not None:
-            yield from self._no_head(key.id, at)
 
     def _delete(self, key: KeyChanges) -> Iterator[Bound]:
         deletion, head = key.deletion, key.head
@@ -175,11 +173,15 @@ class _Planner:
             of = segment
         yield batch(together)
 
-    def _head(self, key: KeyChanges) -> Bound:
-        head = key.head
-        if head is None:
+    def _heads(self, key: KeyChanges) -> Iterator[Bound]:
+        """A Purge takes the head row after all tombstones: until then it says how many there are."""
+        if key.head is None or key.purge is not None:
             offset = self._changes.pointer if key.purge is None else key.purge
-            return batch(list(self._no_head(key.id, self._at(offset))), parts=True)
+            yield batch(list(self._no_head(key.id, self._at(offset))), parts=True)
+        if key.head is not None:
+            yield self._head(key, key.head)
+
+    def _head(self, key: KeyChanges, head: HeadRow) -> Bound:
         at = self._at(head.offset)
         now = head_segments(key.id).now
         put = self._to.put_head.bind((self._topic, now, key.id, *_head_values(head), at))
@@ -302,6 +304,15 @@ async def bind(call: Call, topic: str, wanted: Binding) -> Binding:
         await call.ask(call.cql.put_setting_once, (BINDING_PREFIX + topic, value, _now()))
         bound = await reading.binding(call, topic)
     return bound
+
+
+async def rebind(call: Call, topic: str, held: Binding, wanted: Binding) -> Binding:
+    """Replace a binding, if it is still the one that its caller knows (R23)."""
+    key = BINDING_PREFIX + topic
+    values = _encode_binding(wanted).decode(), _now(), key, _encode_binding(held).decode()
+    await call.ask(call.cql.replace_setting, values)
+    bound = await reading.binding(call, topic)
+    return held if bound is None else bound
 
 
 def expired_key(topic: str) -> str:

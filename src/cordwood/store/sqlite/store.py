@@ -32,6 +32,9 @@ class SqliteStore(EventStore):
     async def bind(self, topic: str, binding: Binding) -> Binding:
         return await self._session.write(writing.bind, topic, binding, _now())
 
+    async def rebind(self, topic: str, held: Binding, binding: Binding) -> Binding:
+        return await self._session.write(writing.rebind, topic, held, binding, _now())
+
     async def pointers(self, topic: str) -> dict[int, int]:
         return await self._session.read(reading.pointers, topic)
 

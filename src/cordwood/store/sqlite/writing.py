@@ -191,6 +191,15 @@ def bind(db: sqlite3.Connection, topic: str, wanted: Binding, now: int) -> Bindi
     return wanted
 
 
+def rebind(db: sqlite3.Connection, topic: str, held: Binding, wanted: Binding, now: int) -> Binding:
+    """Replace a binding, if it is still the one that its caller knows (R23)."""
+    bound = binding(db, topic)
+    if bound != held:
+        return held if bound is None else bound
+    _put_setting(db, BINDING_PREFIX + topic, _encode(wanted).decode(), now)
+    return wanted
+
+
 def expired_key(topic: str) -> str:
     """The setting that keeps the last day for which `purge_expired` is complete. A topic's name has no '/'."""
     return f"{BINDING_PREFIX}{topic}/expired-through"

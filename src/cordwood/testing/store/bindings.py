@@ -34,6 +34,16 @@ class Bindings(StoreUnderTest):
                 assert held[0] in wanted
                 assert await store.binding(name) == await other.binding(name) == held[0]
 
+    async def test_a_binding_is_replaced_only_by_those_that_know_it(
+        self, url: str, store: EventStore, topic: str
+    ) -> None:
+        wanted = bound(replicator="scala", base_us=2**60)
+        assert await store.rebind(topic, bound(base_us=1), wanted) == bound()
+        assert await store.rebind(topic, bound(), wanted) == wanted
+        async with await self.open(url) as other:
+            assert await other.binding(topic) == wanted
+            assert await other.rebind(topic, bound(), bound(base_us=5)) == wanted
+
     @promised("reopens")
     async def test_a_binding_is_there_for_the_next_store(self, url: str, store: EventStore, topic: str) -> None:
         await store.close()
