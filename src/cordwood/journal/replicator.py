@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, Trimmed, Unavailable, reason_of
 from cordwood.log.calls.outcome import copy_for_caller
-from cordwood.records import StoredBatch, StoredRecord
+from cordwood.log.interface import PartitionsReader
+from cordwood.records import HeaderColumn, StoredBatch, StoredRecord
 from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges
 
 from .action import Append
@@ -29,6 +30,8 @@ _LOGGER = logging.getLogger("cordwood.journal")
 
 EVENTS_MAX = 10_000
 BYTES_MAX = 4 * 1024 * 1024
+MERGED_MAX = 1_000
+"""Records: from here on a transaction is long enough to pay for its sync."""
 _RETRY_SECONDS = (0.1, 60.0)
 _OLD_SECONDS = 3600.0
 _LOOK_AGAIN_SECONDS = 600.0
@@ -202,11 +205,10 @@ class Replicator:
         if not starts:
             return
         async with self._topic.read(starts, ends) as reader:
-            async for batch in reader:
-                await self._replicate(batch)
+            await self._replicate_all(reader)
         for partition, end in ends.items():
             # Places without a record at the end, on Kafka.
-            if self._next(partition) < end:
+            while self._next(partition) < end:
                 await self._write(partition, end - 1, [], [])
 
     async def replicate_to(self, partition: int, stop: int) -> None:
@@ -220,9 +222,8 @@ class Replicator:
         if self._next(partition) >= stop:
             return
         async with self._topic.read({partition: self._next(partition)}, {partition: stop}) as reader:
-            async for batch in reader:
-                await self._replicate(batch)
-        if self._next(partition) < stop:
+            await self._replicate_all(reader)
+        while self._next(partition) < stop:
             await self._write(partition, stop - 1, [], [])
 
     async def accept_loss(self, partition: int) -> None:
@@ -336,6 +337,21 @@ class Replicator:
         pointer = self._pointers[partition]
         return 0 if pointer is None else pointer + 1
 
+    async def _replicate_all(self, reader: PartitionsReader) -> None:
+        """Replicate to the end of a reader. Small batches are merged: a transaction is a sync of the store."""
+        waiting: dict[int, list[StoredBatch]] = {}
+        try:
+            async for batch in reader:
+                assert batch.partition is not None
+                parts = waiting.setdefault(batch.partition, [])
+                parts.append(batch)
+                if sum(map(len, parts)) >= MERGED_MAX or sum(part.weight for part in parts) >= BYTES_MAX:
+                    await self._replicate(merged(waiting.pop(batch.partition)))
+        finally:
+            # Also before an error of the reader, such as damage: the records before it are sound.
+            for parts in waiting.values():
+                await self._replicate(merged(parts))
+
     async def _replicate(self, batch: StoredBatch) -> None:
         """Fold and write a batch, in parts within the limits."""
         partition = batch.partition
@@ -369,11 +385,12 @@ class Replicator:
         after = self._pointers[partition]
         changes = PartitionChanges(self._topic.name, partition, after, pointer, keys, dead)
         if not await self._topic.store.write(changes):
-            # Another replicator was faster: continue after its pointer.
+            # Another replicator was faster: the caller continues after its pointer, which may be within the batch.
+            before = self._next(partition)
             await self._load_pointers()
-            if self._next(partition) <= pointer:
+            if self._next(partition) <= before:
                 raise Unavailable(
-                    f"the pointer of {self._topic.name}/{partition} moved while a batch was written", reason="busy"
+                    f"the pointer of {self._topic.name}/{partition} went back while a batch was written", reason="busy"
                 )
             return False
         self._pointers[partition] = pointer
@@ -383,17 +400,18 @@ class Replicator:
 
     async def _accept_loss(self, partition: int, start: int) -> None:
         """R42: write the lost range to the dead letters, and continue at the first kept offset."""
-        first = self._next(partition)
-        lost = DeadLetter(
-            self._topic.name,
-            partition,
-            first,
-            through=start - 1,
-            reason=f"records {first} to {start - 1} were trimmed before they were replicated; the loss was accepted",
-        )
-        _LOGGER.warning("%s/%d: %s", self._topic.name, partition, lost.reason)
-        if await self._write(partition, start - 1, [], [lost]):
-            self.stats.dead += 1
+        while (first := self._next(partition)) < start:
+            lost = DeadLetter(
+                self._topic.name,
+                partition,
+                first,
+                through=start - 1,
+                reason=f"records {first} to {start - 1} were trimmed before they were replicated; the loss was"
+                " accepted",
+            )
+            _LOGGER.warning("%s/%d: %s", self._topic.name, partition, lost.reason)
+            if await self._write(partition, start - 1, [], [lost]):
+                self.stats.dead += 1
 
     def _lost(self, partition: int, start: int) -> Trimmed:
         first = self._next(partition)
@@ -408,6 +426,33 @@ class Replicator:
             f"{self._topic.name}/{partition} ends at {end}, and the store has it up to {self._next(partition) - 1}:"
             " the topic was deleted and created again, or the store belongs to another one"
         )
+
+
+def merged(batches: Sequence[StoredBatch]) -> StoredBatch:
+    """Batches of one partition that follow each other, as one.
+
+    >>> merged([StoredBatch.from_rows([n], [b"x"], timestamps=[n]) for n in (3, 5)]).offsets
+    [3, 5]
+    """
+    if len(batches) == 1:
+        return batches[0]
+    offsets: list[int] = []
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    headers: list[HeaderColumn] = []
+    timestamps: list[int] = []
+    for batch in batches:
+        own_values, own_keys, own_headers, _ = batch.rows()
+        offsets += batch.offsets
+        values += own_values
+        keys += [None] * len(batch) if own_keys is None else own_keys
+        headers.append(HeaderColumn.none(len(batch)) if own_headers is None else own_headers)
+        timestamps += batch.timestamps
+    whole = StoredBatch.from_rows(
+        offsets, values, timestamps=timestamps, keys=keys, headers=HeaderColumn.joined(headers)
+    )
+    whole.partition = batches[0].partition
+    return whole
 
 
 def split(batch: StoredBatch, bytes_max: int) -> list[StoredBatch]:
