@@ -12,7 +12,7 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench import journal, kafka, kafka_spark, pipeline_data, read, spark, wal, write
+from bench import journal, kafka, kafka_spark, pipeline, pipeline_data, read, spark, wal, write
 from bench.measure import Row
 
 Bench = Callable[[Path], Row | list[Row]]
@@ -57,6 +57,13 @@ _PAGES: dict[str, tuple[str, dict[str, Bench]]] = {
             "journal-head": journal.head,
             "journal-store": journal.store,
             "journal-memory": journal.memory,
+        },
+    ),
+    "pipeline": (
+        "The pipeline",
+        {
+            "pipeline-replicate": pipeline.replicate,
+            "pipeline-visible": pipeline.visible,
         },
     ),
 }

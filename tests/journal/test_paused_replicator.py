@@ -8,6 +8,7 @@ from itertools import chain, repeat
 import pytest
 
 from cordwood import Journal, Unavailable
+from cordwood.journal.gather import merged
 from cordwood.journal.replicator import Replicator
 from tests.support.crash.programs import Output, program
 from tests.support.journal.journals import TOPIC, Journals, append, put, read_texts
@@ -223,4 +224,20 @@ async def test_pointers_that_were_read_long_ago_are_read_again(journals: Journal
     replicator = Replicator(topic, lambda partition, pointer: None, clock=lambda: next(times))
     await replicator.catch_up()
     assert replicator._looked_at == 601.0
+    await check(journals, journal)
+
+
+async def test_a_replicator_continues_after_the_pointer_of_another_one(journals: Journals) -> None:
+    """The other one may write a part of a batch: batches are merged."""
+    journal = await begun(journals)
+    topic = (await journal._open()).topic
+    for number in range(4, 8):
+        await append(journal, "A", str(number))
+    slow = Replicator(topic, lambda partition, pointer: None)
+    await slow._load_pointers()
+    quick = Replicator(topic, lambda partition, pointer: None)
+    await quick.replicate_to(0, 3)
+    async with topic.read({0: 0}, {0: (await topic.log(0).bounds())[1]}) as reader:
+        whole = merged([batch async for batch in reader])
+    await slow._replicate(whole)
     await check(journals, journal)

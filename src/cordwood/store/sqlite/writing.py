@@ -196,7 +196,7 @@ def rebind(db: sqlite3.Connection, topic: str, held: Binding, wanted: Binding, n
     bound = binding(db, topic)
     if bound != held:
         return held if bound is None else bound
-    _put_setting(db, BINDING_PREFIX + topic, _encode(wanted).decode(), now)
+    _put_setting(db, BINDING_PREFIX + topic, _encode_json(wanted).decode(), now)
     return wanted
 
 
