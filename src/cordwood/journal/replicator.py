@@ -8,13 +8,12 @@ replicator may take leases: it follows the partitions whose lease it has, and no
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, Trimmed, Unavailable, reason_of
 from cordwood.log.calls.outcome import copy_for_caller
-from cordwood.log.interface import PartitionsReader
 from cordwood.records import HeaderColumn, StoredBatch, StoredRecord
 from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges
 
@@ -337,7 +336,7 @@ class Replicator:
         pointer = self._pointers[partition]
         return 0 if pointer is None else pointer + 1
 
-    async def _replicate_all(self, reader: PartitionsReader) -> None:
+    async def _replicate_all(self, reader: AsyncIterator[StoredBatch]) -> None:
         """Replicate to the end of a reader. Small batches are merged: a transaction is a sync of the store."""
         waiting: dict[int, list[StoredBatch]] = {}
         try:
@@ -347,10 +346,15 @@ class Replicator:
                 parts.append(batch)
                 if sum(map(len, parts)) >= MERGED_MAX or sum(part.weight for part in parts) >= BYTES_MAX:
                     await self._replicate(merged(waiting.pop(batch.partition)))
-        finally:
-            # Also before an error of the reader, such as damage: the records before it are sound.
-            for parts in waiting.values():
-                await self._replicate(merged(parts))
+        except _FINAL:
+            # The records before damage, or before the end of one partition, are sound.
+            await self._replicate_each(waiting)
+            raise
+        await self._replicate_each(waiting)
+
+    async def _replicate_each(self, waiting: dict[int, list[StoredBatch]]) -> None:
+        for parts in waiting.values():
+            await self._replicate(merged(parts))
 
     async def _replicate(self, batch: StoredBatch) -> None:
         """Fold and write a batch, in parts within the limits."""
