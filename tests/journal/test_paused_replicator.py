@@ -1,20 +1,15 @@
 """R24: a replicator that was paused brings nothing back, whatever another one has applied meanwhile."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain, repeat
 
 import pytest
 
-<<<<<<< HEAD
 from cordwood import Journal, Unavailable
 from cordwood.journal.gather import merged
 from cordwood.journal.replicator import Replicator
-=======
-from cordwood import Corrupt, Journal, StoredBatch, Unavailable
-from cordwood.journal.replicator import Replicator, merged
->>>>>>> pipe1
 from tests.support.crash.programs import Output, program
 from tests.support.journal.journals import TOPIC, Journals, append, put, read_texts
 from tests.support.journal.stored_rows import head_row, places, rebuilt_rows, rows, rows_of_log, snapshot_numbers
@@ -245,23 +240,4 @@ async def test_a_replicator_continues_after_the_pointer_of_another_one(journals:
     async with topic.read({0: 0}, {0: (await topic.log(0).bounds())[1]}) as reader:
         whole = merged([batch async for batch in reader])
     await slow._replicate(whole)
-    await check(journals, journal)
-
-
-async def test_the_records_before_damage_are_replicated(journals: Journals) -> None:
-    """Also where they wait to be merged with more."""
-    journal = await begun(journals)
-    topic = (await journal._open()).topic
-    replicator = Replicator(topic, lambda partition, pointer: None)
-    await replicator._load_pointers()
-    end = (await topic.log(0).bounds())[1]
-
-    async def damaged() -> AsyncIterator[StoredBatch]:
-        async with topic.read({0: 1}, {0: end}) as reader:
-            async for batch in reader:
-                yield batch
-        raise Corrupt("the CRC is wrong")
-
-    with pytest.raises(Corrupt, match="the CRC is wrong"):
-        await replicator._replicate_all(damaged())
     await check(journals, journal)

@@ -8,20 +8,15 @@ replicator may take leases: it follows the partitions whose lease it has, and no
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, Trimmed, Unavailable, reason_of
 from cordwood.log.calls.outcome import copy_for_caller
-<<<<<<< HEAD
 from cordwood.log.interface import PartitionsReader
 from cordwood.records import StoredBatch, StoredRecord
 from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges, boot_seconds
-=======
-from cordwood.records import HeaderColumn, StoredBatch, StoredRecord
-from cordwood.store import DeadLetter, EventRow, HeadRow, KeyChanges, PartitionChanges
->>>>>>> pipe1
 
 from .action import Append
 from .fold import KeyFold, KeyRecord, Poison, Topic
@@ -341,7 +336,6 @@ class Replicator:
         pointer = self._pointers[partition]
         return 0 if pointer is None else pointer + 1
 
-<<<<<<< HEAD
     async def _replicate_all(self, reader: PartitionsReader) -> None:
         """Replicate what a reader gives, to its end."""
         async with Gatherer(reader, BYTES_MAX) as gatherer:
@@ -350,27 +344,6 @@ class Replicator:
                     await self._replicate(batch)
                     self._pause = _RETRY_SECONDS[0]
                     self._on_round()
-=======
-    async def _replicate_all(self, reader: AsyncIterator[StoredBatch]) -> None:
-        """Replicate to the end of a reader. Small batches are merged: a transaction is a sync of the store."""
-        waiting: dict[int, list[StoredBatch]] = {}
-        try:
-            async for batch in reader:
-                assert batch.partition is not None
-                parts = waiting.setdefault(batch.partition, [])
-                parts.append(batch)
-                if sum(map(len, parts)) >= MERGED_MAX or sum(part.weight for part in parts) >= BYTES_MAX:
-                    await self._replicate(merged(waiting.pop(batch.partition)))
-        except _FINAL:
-            # The records before damage, or before the end of one partition, are sound.
-            await self._replicate_each(waiting)
-            raise
-        await self._replicate_each(waiting)
-
-    async def _replicate_each(self, waiting: dict[int, list[StoredBatch]]) -> None:
-        for parts in waiting.values():
-            await self._replicate(merged(parts))
->>>>>>> pipe1
 
     async def _replicate(self, batch: StoredBatch) -> None:
         """Fold and write a batch, in parts within the limits."""
