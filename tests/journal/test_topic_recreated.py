@@ -83,11 +83,11 @@ async def test_a_pointer_beyond_the_end_is_a_conflict(journals: Journals, end: i
     assert await store.write(PartitionChanges(TOPIC, 0, None, 10))
     before = rows_of_log(journals)
     for name, call in CALLS.items():
-        if name == "append with expected":
-            continue
+        if name in ("append with expected", "load_snapshot"):
+            continue  # not on this topic: its pointers are those of another replicator
         journal = await journals.open(single_writer=True)
         with pytest.raises(Conflict, match=f"ends at {end}, and the store .* up to 10"):
-            await call(journal)
+            await (journal.catch_up(adopt=True) if name == "catch_up" else call(journal))
     assert rows_of_log(journals) == before
 
 

@@ -74,8 +74,8 @@ def columns(link: Link, url: CassandraUrl) -> dict[str, set[str]]:
     return found
 
 
-def migrating(url: CassandraUrl, step: str = "none") -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.support.store.migrating", str(url), "2", step]
+def migrating(url: CassandraUrl, step: str = "none", ttl: int = 60) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.support.store.migrating", str(url), str(ttl), step]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -131,7 +131,7 @@ async def test_a_purge_takes_the_head_row_of_either_segment(old: CassandraUrl, l
 
 @pytest.mark.parametrize("step", ["4", "8"])
 def test_a_killed_migration_is_finished_by_the_next_process(old: CassandraUrl, link: Link, step: str) -> None:
-    killed = migrating(old, step)
+    killed = migrating(old, step, ttl=2)
     killed.communicate(timeout=100)
     assert killed.returncode == -9
     assert settings(link, old)["schema-version"] == str(int(step) - 1)

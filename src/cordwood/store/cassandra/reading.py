@@ -12,7 +12,7 @@ from cordwood.store.rows import Binding, DeadLetter, EventRow, HeadRow, Place, S
 from cordwood.store.segments import HEAD_SEGMENTS, OLD_HEAD_SEGMENTS, head_segments, segment_of
 
 from .driver import days_of, nanoseconds_of
-from .session import Call
+from .session import Call, together
 
 ROW_BYTES: Final = 128
 """What a row counts on a page besides its texts and its payload: the numbers, and the objects around them."""
@@ -25,6 +25,9 @@ SEGMENTS_ASKED: Final = 500
 
 SEGMENTS_AT_ONCE: Final = 256
 """How many segments a scan asks for at once."""
+
+PARTS_AT_ONCE: Final = 4
+"""How many segments of event rows a scan reads at once: each holds a page."""
 
 DAYS_MAX: Final = 31
 """Days of expiry that the index is asked for; with more, a scan of the head rows is cheaper."""
@@ -362,14 +365,21 @@ async def _rows_of_segments(call: Call, topic: str, segments: Sequence[int]) -> 
     return rows
 
 
-async def scanned(call: Call, topic: str, part: ScanPart) -> list[int]:
-    """The segments in which the head rows of a part may be: its own, and the old ones."""
+async def has_older(call: Call, topic: str) -> bool:
+    """Whether a head row is in its old segment, where only an old version of the Scala library puts it."""
+    rows = await _rows_of_segments(call, topic, range(OLD_HEAD_SEGMENTS))
+    return any(head_segments(row[0]).now != segment for segment, row in rows)
+
+
+async def scanned(call: Call, topic: str, part: ScanPart, older: bool) -> list[int]:
+    """The segments in which the head rows of a part may be: its own and, if there are older rows, the old ones."""
     first = 0 if part.first is None else int(part.first)
     stop = HEAD_SEGMENTS if part.stop is None else int(part.stop)
     if stop - first <= SEGMENTS_ASKED:
-        return [*range(first, stop), *(old for old in range(OLD_HEAD_SEGMENTS) if not first <= old < stop)]
-    segments = await head_parts(call, topic)
-    return [segment for segment in segments if in_part(segment, part) or segment < OLD_HEAD_SEGMENTS]
+        segments = list(range(first, stop))
+    else:
+        segments = [segment for segment in await head_parts(call, topic) if in_part(segment, part)]
+    return segments + [old for old in range(OLD_HEAD_SEGMENTS) if older and not in_part(old, part)]
 
 
 async def expired_on(call: Call, topic: str, day: date) -> list[tuple[str, HeadRow]]:
@@ -417,6 +427,19 @@ async def rows_of_part(
         sizes.saw(topic, len(found), largest)
         if state is None:
             return rows, size, None
+
+
+async def rows_of_parts(
+    call: Call, sizes: PageSizes, topic: str, parts: Sequence[tuple[str, int]], bytes_max: int
+) -> list[tuple[list[tuple[str, EventRow]], int, int | None]]:
+    """The first rows of several segments, as `rows_of_part` gives them."""
+    found: dict[int, tuple[list[tuple[str, EventRow]], int, int | None]] = {}
+
+    async def read(number: int, id: str, segment: int) -> None:
+        found[number] = await rows_of_part(call, sizes, topic, id, segment, 1, bytes_max)
+
+    await together([read(number, *part) for number, part in enumerate(parts)])
+    return [found[number] for number in range(len(parts))]
 
 
 # --- snapshots and dead letters

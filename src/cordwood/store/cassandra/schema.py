@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from cordwood.errors import Corrupt, NotFound, Timeout, Unavailable
+from cordwood.errors import CordwoodError, Corrupt, NotFound, Timeout, Unavailable
 from cordwood.store.url import CassandraUrl
 
 from .driver import Link
@@ -239,15 +239,24 @@ def _migrate(link: Link, url: CassandraUrl, state: State, steps: Sequence[Step])
         # Each version is written after its step: a migration that is killed continues there.
         for number in range(0 if state.scala is None else state.scala + 1, SCALA_VERSION + 1):
             for statement in MIGRATIONS[number](names):
-                link.run(statement)
+                _run_once(link, statement)
             _put_version(link, url, SCALA_KEY, number)
     for number in range(state.own, len(steps)):
         for statement in steps[number](names):
-            link.run(statement)
+            _run_once(link, statement)
         _put_version(link, url, OWN_KEY, number + 1)
     if state.own == len(steps):  # a table of ours is gone
         for table, columns in _OWN.items():
             link.run(_create(url.keyspace, table, columns))
+
+
+def _run_once(link: Link, statement: str) -> None:
+    """Run a statement that another program may have run: on a busy machine the lock may end before its holder does."""
+    try:
+        link.run(statement)
+    except CordwoodError as error:
+        if not any(text in str(error) for text in ("already exists", "conflicts with an existing column")):
+            raise
 
 
 def _put_version(link: Link, url: CassandraUrl, key: str, version: int) -> None:

@@ -35,6 +35,8 @@ class CassandraStore(EventStore):
         self._written: dict[str, set[int]] = {}
         # Keys whose head row was found in its old segment: the next write moves it. Replicators read it just before.
         self._older: OrderedDict[tuple[str, str], int] = OrderedDict()
+        # Topics without such a row: nothing makes one any more.
+        self._without_older: set[str] = set()
 
     # --- topics
 
@@ -146,7 +148,9 @@ class CassandraStore(EventStore):
 
     async def scan_heads(self, topic: str, part: ScanPart) -> AsyncIterator[list[tuple[str, HeadRow]]]:
         async with self._session.call("scan_heads") as call:
-            segments = await reading.scanned(call, topic, part)
+            if topic not in self._without_older and not await reading.has_older(call, topic):
+                self._without_older.add(topic)
+            segments = await reading.scanned(call, topic, part, topic not in self._without_older)
         for at in range(0, len(segments), reading.SEGMENTS_AT_ONCE):
             async with self._session.call("scan_heads") as call:
                 found = await reading.scan_heads(call, topic, segments[at : at + reading.SEGMENTS_AT_ONCE], part)
@@ -161,19 +165,24 @@ class CassandraStore(EventStore):
             places = await reading.event_parts(call, topic, part)
         page: list[tuple[str, EventRow]] = []
         size = 0
-        for id, segments in places.items():
-            for segment in sorted(segments):
-                start: int | None = 1
-                while start is not None:
-                    async with self._session.call("scan_events") as call:
-                        rows, weight, start = await reading.rows_of_part(
-                            call, self._sizes, topic, id, segment, start, max(1, bytes_max - size)
-                        )
+        wanted = [(id, segment) for id, segments in places.items() for segment in sorted(segments)]
+        for at in range(0, len(wanted), reading.PARTS_AT_ONCE):
+            some = wanted[at : at + reading.PARTS_AT_ONCE]
+            async with self._session.call("scan_events") as call:
+                first = await reading.rows_of_parts(call, self._sizes, topic, some, bytes_max)
+            for (id, segment), (rows, weight, start) in zip(some, first, strict=True):
+                while True:
                     if page and size + weight > bytes_max:
                         yield page
                         page, size = [], 0
                     page.extend(rows)
                     size += weight
+                    if start is None:
+                        break
+                    async with self._session.call("scan_events") as call:
+                        rows, weight, start = await reading.rows_of_part(
+                            call, self._sizes, topic, id, segment, start, bytes_max
+                        )
         if page:
             yield page
 
