@@ -188,7 +188,8 @@ def test_a_query_holds_the_leases_while_it_runs(
 
     with replicating(spark, folder, [TOPIC], store):
         wait_for(lambda: leased() == {0, 1, 2}, "it takes none")
-    wait_for(lambda: leased() == set(), "it keeps them", seconds=20)
+    # Spark may kill the process before it has released them: then they end by themselves.
+    wait_for(lambda: leased() == set(), "it keeps them")
 
 
 async def leases(store: str) -> dict[int, Lease]:
