@@ -21,6 +21,9 @@ from cordwood.testing.kafka import Broker
 from tests.support.pipeline.holding import writer_of
 from tests.support.spark.queries import SETTINGS
 
+# The first job of a session is slow where many processes share the cores.
+pytestmark = pytest.mark.timeout(600)
+
 OLD_MS = 1_600_000_000_000
 
 

@@ -18,6 +18,9 @@ from cordwood.testing.kafka import Broker
 from cordwood.wal.formats.cordwood.data_record import encode_payloads, encode_write
 from tests.support.pipeline.histories import History
 
+# The first job of a session is slow where many processes share the cores.
+pytestmark = pytest.mark.timeout(600)
+
 EVENT = (
     "topic, id, seq_nr, timestamp, segment, partition, offset, origin, version, meta_record_id, metadata, payload_type"
 )

@@ -21,6 +21,9 @@ from cordwood.testing.kafka import Broker
 from tests.support.pipeline.histories import History
 from tests.support.pipeline.holding import writer_of
 
+# The first job of a session is slow where many processes share the cores.
+pytestmark = pytest.mark.timeout(600)
+
 Content = tuple[bytes | None, object, object]
 
 

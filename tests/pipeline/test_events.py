@@ -33,6 +33,9 @@ from cordwood.store.opening import open_store
 from cordwood.testing.kafka import Broker
 from tests.support.pipeline.histories import History, replicate_through
 
+# The first job of a session is slow where many processes share the cores.
+pytestmark = pytest.mark.timeout(600)
+
 OF_SPARK = (PySparkException, Py4JJavaError)
 """Spark plans the two sides of a frame at once, and does not translate the error of the one that is second."""
 Row = tuple[Any, ...]

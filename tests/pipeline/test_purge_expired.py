@@ -20,6 +20,9 @@ from cordwood.store.opening import open_store
 from cordwood.testing.kafka import Broker
 from tests.support.pipeline.holding import writer_of
 
+# The first job of a session is slow where many processes share the cores.
+pytestmark = pytest.mark.timeout(600)
+
 HOUR = timedelta(hours=1)
 
 
