@@ -1,5 +1,6 @@
 """`pipeline.audit` finds what was planted in a store and nothing else, and `fix=True` ends what it may."""
 
+import asyncio
 import random
 import sqlite3
 from contextlib import closing
@@ -9,11 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import cordwood
-from cordwood import Batch, Conflict, Event, InvalidInput, NotFound, pipeline
+from cordwood import Batch, Conflict, Event, InvalidInput, NotFound, Unavailable, pipeline
 from cordwood.journal.action import Append
 from cordwood.journal.header import encode_header
 from cordwood.journal.value import encode_value
 from cordwood.pipeline.auditing.findings import KINDS, in_words
+from cordwood.store import open_store
 from cordwood.testing.kafka import Broker
 from cordwood.wal.formats.cordwood.data_record import encode_payloads, encode_write
 from tests.support.pipeline.histories import History
@@ -31,10 +33,21 @@ def kinds_of(frame: DataFrame) -> set[tuple[str, str | None]]:
     return {(row.what, row.key) for row in frame.collect()}
 
 
+def lease(store: str, seconds: float) -> None:
+    async def take() -> None:
+        async with await open_store(store) as opened:
+            assert await opened.take_leases("orders", [2], "another process", seconds) == {2}
+
+    asyncio.run(take())
+
+
 def plant(store: Path, *statements: str) -> None:
     with closing(sqlite3.connect(store)) as db, db:
         for statement in statements:
             db.execute(statement)
+        # A row without a checksum is one of an older version: what a replicator wrote, and no damage of the disk.
+        for table in ("journal", "metajournal", "pointer2", "cordwood_dead_letter"):
+            db.execute(f"UPDATE {table} SET crc = NULL")
 
 
 def fill(cw: cordwood.sync.Client, keys: int) -> None:
@@ -241,6 +254,10 @@ def test_bad_input_of_audit_is_told_at_the_call(spark: SparkSession, cw: cordwoo
         pipeline.audit(spark, folder, "orders", f"sqlite:{folder / 'no store.db'}")
     with pytest.raises(InvalidInput, match="a/b"):
         pipeline.audit(spark, folder, "a/b", store)
+    lease(store, 60)
+    with pytest.raises(Unavailable, match="another process replicates orders/2: stop it") as caught:
+        pipeline.audit(spark, folder, "orders", store, fix=True)
+    assert caught.value.reason == "busy"
     cw.delete_topic("orders")
     cw.create_topic("orders", partitions=4)
     with pytest.raises(Conflict, match="was created again"):

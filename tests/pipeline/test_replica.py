@@ -1,5 +1,6 @@
 """The task of a replicating job, without Spark: any split of the log, paused tasks and stale ranges (R24, R27)."""
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from cordwood import Batch, Conflict, Corrupt, Event, InvalidInput, Timeout, Unavailable, pipeline
 from cordwood.pipeline.replicating.job import Job, JobOptions, Places
 from cordwood.pipeline.replicating.replica import Range, Replica
+from cordwood.store import open_store
 from cordwood.sync import Client, Journal
 from tests.support.crash.programs import ROOT, Output
 from tests.support.pipeline.replicating import TOPIC, behind, play, pointers, rows
@@ -319,3 +322,27 @@ def test_lag_names_what_the_store_does_not_have(cw: Client, folder: Path, store:
     journal.catch_up(accept_loss=True)
     (done,) = pipeline.lag(folder, [TOPIC], store)
     assert (done.replicated, done.records, done.seconds) == (4, 0, 0.0)
+
+
+def test_a_topic_of_the_scala_library_is_taken_over_on_request(
+    cw: Client, folder: Path, store: str, task: Replica
+) -> None:
+    cw.create_topic(TOPIC, partitions=1)
+    with cw.journal(TOPIC, replicate=False, single_writer=True) as journal:
+        journal.append("A", [Event.text("1")])
+        journal.append("A", [Event.text("2")])
+
+    async def replicate_as_scala() -> None:
+        async with await open_store(store) as events:
+            bound = await events.binding(TOPIC)
+            assert bound is not None
+            await events.rebind(TOPIC, bound, msgspec.structs.replace(bound, replicator="scala"))
+
+    asyncio.run(replicate_as_scala())
+    with pytest.raises(Conflict, match=r"catch_up\(adopt=True\)"):
+        task.run(task.plan())
+    task.run(task.adopt())
+    for wanted in task.run(task.plan()):
+        assert task.run(task.replicate(wanted)).events == 2
+    task.run(task.adopt())  # the second time there is nothing to take over
+    assert pointers(store) == {0: 1}

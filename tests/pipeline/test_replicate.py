@@ -378,9 +378,6 @@ def test_bad_input_is_refused_before_a_job_starts(
         pipeline.replicate(spark, folder, [TOPIC], store, trigger="soon")
     with pytest.raises(InvalidInput, match="is no store"):
         pipeline.catch_up(spark, folder, [TOPIC], "store.db")
-    with pytest.raises(Unavailable, match="Scala library's replicator") as caught:
-        pipeline.catch_up(spark, folder, [TOPIC], store, adopt=True)
-    assert caught.value.reason == "unsupported"
     with pytest.raises(NotFound):
         pipeline.lag(folder, [TOPIC], missing)
     with pytest.raises(NotFound, match="the folder"):

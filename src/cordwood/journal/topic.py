@@ -46,12 +46,7 @@ class JournalTopic:
 
     def check_ours(self) -> None:
         """Raise `Conflict` where the Scala library's replicator serves the topic (R23)."""
-        if self.binding.replicator != OURS:
-            raise Conflict(
-                f"topic {self.name!r} is replicated by the Scala library's replicator: open the journal with"
-                " replicate=False, or stop that replicator and take the topic over: catch_up(adopt=True)",
-                outcome="not_written",
-            )
+        check_ours(self.name, self.binding)
 
     async def adopt(self) -> None:
         """Take the topic over from the Scala library's replicator, which must be stopped (R23)."""
@@ -92,6 +87,16 @@ class JournalTopic:
     def facts(self, partition: int) -> Topic:
         """The facts that the fold needs."""
         return Topic(self.info.id, partition, self.binding.segment_size)
+
+
+def check_ours(topic: str, binding: Binding) -> None:
+    """Raise `Conflict` where the Scala library's replicator serves the topic (R23)."""
+    if binding.replicator != OURS:
+        raise Conflict(
+            f"topic {topic!r} is replicated by the Scala library's replicator: open the journal with replicate=False,"
+            " or stop that replicator and take the topic over: catch_up(adopt=True)",
+            outcome="not_written",
+        )
 
 
 async def bind(store: EventStore, info: TopicInfo, wanted: Binding, read_only: bool) -> Binding:

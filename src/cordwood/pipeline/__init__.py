@@ -161,7 +161,7 @@ def catch_up(
 
     `topics` is a list, or a pattern (str) for whole names. The store's pointers decide where it begins, so a second
     call does nothing. `accept_loss` gives up records that the log lost before they were replicated: the dead letters
-    name them. `adopt` takes a topic over from the Scala library's replicator, which needs a store on Cassandra.
+    name them. `adopt` takes the topics over from the Scala library's replicator, which must be stopped.
 
     ```python
     report = pipeline.catch_up(spark, "file:./data", ["orders"], "sqlite:./data/store.db")

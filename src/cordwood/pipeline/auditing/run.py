@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cordwood.errors import InvalidInput, Trimmed
+from cordwood.errors import InvalidInput, Trimmed, Unavailable
 from cordwood.journal.action import ACTION_HEADER
 from cordwood.log.topics import checked_topic_name
 from cordwood.pipeline.archiving.coverage import covered_from, pieces, ranges_of
@@ -49,7 +49,10 @@ def audit(
     log, store = LogPlace.of(log_url, config), StorePlace.of(store_url, store_config)
     if fix and store.machine is None:
         raise InvalidInput("fix=True rewrites keys of a store in a SQLite file: this store is another one")
-    job = _Audit(spark, log, store, checked_topic_name(topic), archive)
+    checked_topic_name(topic)
+    if fix:
+        run(_check_no_replicator(store, topic))
+    job = _Audit(spark, log, store, topic, archive)
     first, about_topic = job.look()
     found = set(job.findings(first, None, fix=False)) if first is not None else set()
     named: dict[str, int] = {}
@@ -68,6 +71,17 @@ def audit(
     checked = [each for each in again if (each.what, each.key) in kinds or each.key in moved]
     rows = [each.row(topic) for each in [*about_topic, *sorted(checked, key=lambda each: (str(each.key), each.what))]]
     return spark.createDataFrame(rows, SCHEMA)
+
+
+async def _check_no_replicator(place: StorePlace, topic: str) -> None:
+    """A replicator that runs would move the keys that are rewritten: the repair would leave them as they are."""
+    async with await place.open() as store:
+        for partition, lease in (await store.leases(topic)).items():
+            raise Unavailable(
+                f"{lease.owner} replicates {topic}/{partition}: stop it, and fix the store then; its lease ends by"
+                " itself if it died",
+                reason="busy",
+            )
 
 
 class _Audit:

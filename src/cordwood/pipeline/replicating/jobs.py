@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cordwood.errors import InvalidInput, Unavailable
+from cordwood.errors import InvalidInput
 from cordwood.pipeline.blocking import run
 
 from .failures import own_errors
@@ -100,10 +100,7 @@ def catch_up(
         accept_loss=accept_loss,
     )
     if adopt:
-        raise Unavailable(
-            "adopt=True takes a topic over from the Scala library's replicator, which needs a store on Cassandra",
-            reason="unsupported",
-        )
+        run(_adopt(checked))
     texts = _begun(checked).texts()
     _register(spark)
     with own_errors():
@@ -130,6 +127,14 @@ def _begun(options: JobOptions) -> JobOptions:
             await replica.aclose()
 
     return replace(options, job=msgspec.structs.replace(options.job, began=run(look())))
+
+
+async def _adopt(options: JobOptions) -> None:
+    replica = Replica(options)
+    try:
+        await replica.adopt()
+    finally:
+        await replica.aclose()
 
 
 def _temporary() -> str:

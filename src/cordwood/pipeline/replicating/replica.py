@@ -20,7 +20,7 @@ from cordwood.errors import Conflict, CordwoodError, Corrupt, InvalidInput, NotF
 from cordwood.journal.foreign import check_not_foreign
 from cordwood.journal.opening import agree_seconds
 from cordwood.journal.replicator import Replicator, ReplicatorStats
-from cordwood.journal.topic import JournalTopic, bind, new_binding, system_ms
+from cordwood.journal.topic import SCALA, JournalTopic, bind, check_ours, new_binding, system_ms
 from cordwood.log.interface import TopicInfo
 from cordwood.store import Binding, DeadLetter, EventStore
 from cordwood.url import parse_url
@@ -96,6 +96,20 @@ class Replica:
         infos = [await client.topic(name) for name in await self._topics(client)]
         # A topic that does not exist is found before a store is made.
         return [await self._state(await self._store(), client, info) for info in infos]
+
+    async def adopt(self) -> None:
+        """Take the topics over from the Scala library's replicator, which must be stopped (R23)."""
+        client, store = await self._client(), await self._store()
+        for name in await self._topics(client):
+            info = await client.topic(name)
+            if await store.binding(name) is None and await store.pointers(name):
+                # Its programs write the topic, so it stays one with a single writer for each key.
+                wanted = new_binding(info, single_writer=True, segment_size=_SEGMENT_SIZE, replicator=SCALA)
+                await bind(store, info, wanted, read_only=False)
+            bound = await store.binding(name)
+            if bound is not None:
+                agree = self._agree_seconds
+                await JournalTopic(name, info, bound, client._engine, store, TIMEOUT_SECONDS, agree, system_ms).adopt()
 
     async def plan(self) -> list[Range]:
         """The ranges that are not replicated. A store or a log that is away is tried again, for `store_timeout`."""
@@ -241,7 +255,9 @@ class Replica:
                 f"{store.url} does not know topic {info.name!r}, which the driver has bound to it: this task sees"
                 " another file of that name; use a store that all tasks reach"
             )
-        return await bind(store, info, wanted, read_only=False)
+        bound = await bind(store, info, wanted, read_only=False)
+        check_ours(info.name, bound)
+        return bound
 
     @property
     def _agree_seconds(self) -> float:
