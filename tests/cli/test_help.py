@@ -58,6 +58,10 @@ def test_these_are_the_commands() -> None:
         "pipeline lag",
         "pipeline dead-letters",
         "pipeline replay",
+        "pipeline archive",
+        "pipeline copy",
+        "pipeline audit",
+        "pipeline purge-expired",
         "pipeline script",
         "tour",
     ]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,47 @@ def test_replay_shows_entries_and_writes_parquet(
     assert {path.name for path in lake.iterdir() if path.is_dir()} == {"table=42", "table=43"}
     ran = run("pipeline", "replay", "metrics", "7", "--to", str(lake))
     assert (ran.code, ran.err) == (2, f"cordwood: --to {lake} exists: name a new folder\n")
+
+
+def test_archive_and_copy(spark: SparkSession, run: Command, orders: None, folder: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (report,) = lines(run("pipeline", "archive", TOPIC, str(lake), "--json").out)
+    assert report["records"] == 4
+    assert sum(stop - start for start, stop in report["ranges"].values()) == 4
+    ran = run("pipeline", "archive", TOPIC, str(lake))
+    assert (ran.code, ran.out) == (0, f"{lake} has every record of {TOPIC} already\n")
+    ran = run("pipeline", "copy", TOPIC, f"file:{tmp_path}/other", "copied", "--partitions", "3")
+    assert (ran.code, ran.out) == (0, "copied 4 records to copied, which has 3 partitions\n")
+    ran = run("pipeline", "copy", TOPIC, f"file:{tmp_path}/other", "copied")
+    assert (ran.code, "exists" in ran.err.splitlines()[-1]) == (1, True)
+    assert run("pipeline", "copy", TOPIC, "nowhere", "copied").code == 2
+
+
+def test_audit_and_purge_expired(spark: SparkSession, run: Command, orders: None, folder: Path) -> None:
+    assert run("pipeline", "catch-up", TOPIC).code == 0
+    ran = run("pipeline", "audit", TOPIC, "--json")
+    assert [(row["severity"], row["what"], row["key"]) for row in lines(ran.out)] == [("error", "closed key", "bad")]
+    assert ran.code == 1
+    with cordwood.sync.connect(folder) as cw, cw.journal(TOPIC, partitions=2) as journal:
+        (letter,) = journal.dead_letters()
+        journal.skip(partition=letter.partition, offset=letter.offset)
+        journal.append("order-2", [Event.json(1)], expire_after=timedelta(0))
+        journal.catch_up()
+    ran = run("pipeline", "audit", TOPIC)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split() == ["SEVERITY", "WHAT", "PLACE", "KEY", "NUMBERS", "FIXABLE"]
+    (counts,) = lines(run("pipeline", "purge-expired", TOPIC, "--json").out)
+    assert counts == {"purged": 0, "refused": 0, "failed": 0, "errors": {}}
+    ran = run("pipeline", "purge-expired", TOPIC, "--on", "2999-01-01")
+    assert (ran.code, "the last day that is over" in ran.err) == (2, True)
+    assert "is no day" in run("pipeline", "purge-expired", TOPIC, "--on", "soon").err
+
+
+def test_audit_of_a_region(spark: SparkSession, run: Command, folder: Path) -> None:
+    with cordwood.sync.connect(folder) as cw, cw.wal("metrics").region(7) as region:
+        region.write(42, [b"first"])
+    ran = run("pipeline", "audit", "metrics", "--region", "7", "--json")
+    assert (ran.code, [row["what"] for row in lines(ran.out)]) == (0, ["holds the region back"])
 
 
 def test_the_script_is_a_program(run: Command) -> None:

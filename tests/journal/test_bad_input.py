@@ -236,6 +236,7 @@ async def test_a_day_after_yesterday_is_refused(journals: Journals) -> None:
 OPENINGS: dict[str, tuple[dict[str, Any], str]] = {
     "no partition": ({"partitions": 0}, "partitions is 0: a topic has at least 1"),
     "a segment of one": ({"segment_size": 1}, "segment_size is 1: it is at least 2"),
+    "a segment over 32 bits": ({"segment_size": 2**31}, "segment_size is 2147483648, over the limit of 2147483647"),
     "a negative limit": ({"head_bytes_max": -1}, "head_bytes_max is -1"),
     "a negative keep": ({"keep": timedelta(days=-1)}, "keep is -1 day"),
     "a keep beyond all dates": ({"keep": timedelta.max}, "over the limit of 36500 days"),

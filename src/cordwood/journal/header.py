@@ -3,6 +3,7 @@
 Our further fields follow the library's inside the action's object. An action without them has the same bytes.
 """
 
+import uuid
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -127,7 +128,7 @@ def decode_header(header: bytes) -> Action | None:
     append = decoded.append
     if append is not None:
         numbers = append.range
-        if append.payload_type is None or numbers.first > numbers.last:
+        if append.payload_type is None or numbers.first > numbers.last or not _is_life(append.named):
             return _decode_uncommon(header)
         metadata = append.metadata
         return Append(
@@ -175,6 +176,16 @@ def _decode_uncommon(header: bytes) -> Action | None:
         raise BadRecord(f"the header cannot be decoded: {reason_of(error)}") from error
 
 
+def _is_life(named: str | None) -> bool:
+    """Whether it can be the name of a life: a store on Cassandra keeps that as a UUID."""
+    if named is None:
+        return True
+    try:
+        return str(uuid.UUID(named)) == named
+    except ValueError:
+        return False
+
+
 def _decode_fields(header: bytes) -> Action | None:
     """The first of the four actions that is an object counts."""
     actions = split_object(header, "the header")
@@ -198,6 +209,9 @@ def _read_append(fields: Fields) -> Append:
     if payload_type not in ("json", "binary"):
         raise BadRecord(f"the append's payloadType is {payload_type!r}, not 'json' or 'binary'")
     metadata = split_object(fields.get("metadata", msgspec.Raw(b"null")), "the append's metadata") or {}
+    named = read_text(fields, "named", "the append's named")
+    if not _is_life(named):
+        raise BadRecord(f"the append's named is {named!r}, and no UUID")
     keep_expiry = read_field(fields, "keepExpiry", "the append's keepExpiry") or False
     if not isinstance(keep_expiry, bool):
         raise BadRecord(f"the append's keepExpiry is {keep_expiry!r}, not true or false")
@@ -211,7 +225,7 @@ def _read_append(fields: Fields) -> Append:
         read_text(fields, "id", "the append's id"),
         read_number(fields, "expected", "the append's expected", 0),
         read_text(fields, "life", "the append's life"),
-        read_text(fields, "named", "the append's named"),
+        named,
         keep_expiry,
         read_text(fields, "after", "the append's after"),
     )

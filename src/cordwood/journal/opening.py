@@ -14,6 +14,8 @@ from .journal import JournalConfig
 _AGREE_SECONDS = 3.0
 LEASE_SECONDS = 10.0
 SEGMENT_SIZE_MIN = 2
+SEGMENT_SIZE_MAX = 2**31 - 1
+"""The column of the Scala library's table has 32 bits."""
 _KEEP_MAX = timedelta(days=36_500)
 """A hundred years: the times that follow from it stay within what a date can say."""
 
@@ -46,6 +48,8 @@ def journal_config(
         raise InvalidInput(f"partitions is {partitions}: a topic has at least 1")
     if whole_number("segment_size", segment_size) < SEGMENT_SIZE_MIN:
         raise InvalidInput(f"segment_size is {segment_size}: it is at least {SEGMENT_SIZE_MIN}")
+    if segment_size > SEGMENT_SIZE_MAX:
+        raise InvalidInput(f"segment_size is {segment_size}, over the limit of {SEGMENT_SIZE_MAX}")
     if whole_number("head_bytes_max", head_bytes_max) < 0:
         raise InvalidInput(f"head_bytes_max is {head_bytes_max}: it cannot be negative")
     if keep is not None and not isinstance(keep, timedelta):

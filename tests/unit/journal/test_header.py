@@ -18,12 +18,16 @@ ranges = st.tuples(seq_nrs, seq_nrs).map(sorted)
 metadata = st.sampled_from([None, b"1.50", b'{"h":[1e999,"\xc3\xa9"]}', b'"x"', b"false"])
 
 
+NAMED = "00000000-0000-5000-8000-00000000beef"
+names = st.none() | st.uuids().map(str)
+
+
 @st.composite
 def appends(draw: Any) -> Append:
     first, last = draw(ranges)
     return Append(
         first, last, draw(st.sampled_from(["json", "binary"])), draw(texts), draw(texts), draw(metadata),
-        draw(texts), draw(st.none() | st.integers(0, SEQ_NR_MAX)), draw(texts), draw(texts), draw(st.booleans()),
+        draw(texts), draw(st.none() | st.integers(0, SEQ_NR_MAX)), draw(texts), draw(names), draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -51,9 +55,9 @@ SCALA: list[tuple[Action, str]] = [
 
 OURS: list[tuple[Action, str]] = [
     (
-        Append(1, 4, origin="h", version="0.1", id="c-42", expected=0, life="f0", named="e1", keep_expiry=True),
+        Append(1, 4, origin="h", version="0.1", id="c-42", expected=0, life="f0", named=NAMED, keep_expiry=True),
         '{"append":{"range":{"from":1,"to":4},"origin":"h","version":"0.1","payloadType":"json","metadata":{},'
-        '"id":"c-42","expected":0,"life":"f0","named":"e1","keepExpiry":true}}',
+        '"id":"c-42","expected":0,"life":"f0","named":"00000000-0000-5000-8000-00000000beef","keepExpiry":true}}',
     ),
     (Delete(3, "h", "0.1", "f0"), '{"delete":{"to":3,"origin":"h","version":"0.1","life":"f0"}}'),
     (Purge("h", "0.1", "f0", 4), '{"purge":{"origin":"h","version":"0.1","life":"f0","seqNr":4}}'),
@@ -129,6 +133,7 @@ def test_a_header_is_read_by_the_rules_of_the_scala_library(header: str, action:
         (b'{"append":{"range":{"from":3,"to":2},"payloadType":"json"}}', "the append's range is from 3 to 2"),
         (b'{"append":{"range":{"from":1,"to":2},"payloadType":"text"}}', "payloadType is 'text', not 'json'"),
         (b'{"append":{"range":{"from":1,"to":2}}}', "payloadType is None, not 'json'"),
+        (b'{"append":{"range":{"from":1,"to":2},"payloadType":"json","named":"x"}}', "named is 'x', and no UUID"),
         (b'{"append":{"range":{"from":1,"to":2},"payloadType":"json","expected":-1}}', "expected is -1, not in 0"),
         (b'{"append":{"range":{"from":1,"to":2},"payloadType":"json","keepExpiry":1}}', "keepExpiry is 1, not true"),
         (b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", "the header is not JSON: maximum recursion"),

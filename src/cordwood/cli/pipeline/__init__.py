@@ -1,4 +1,4 @@
-"""`cordwood pipeline`: journals replicated and regions replayed by Spark."""
+"""`cordwood pipeline`: journals replicated, regions replayed, topics archived, copied and audited by Spark."""
 
 import argparse
 
@@ -7,6 +7,7 @@ from cordwood.cli.checked import region_id, table_id, topic_name, wal_name
 from cordwood.cli.journal.store import add_store
 from cordwood.cli.options import IntermixedParser, add_common, add_json, count, duration
 
+from .data import add_data_verbs
 from .replicating import catch_up, replicate
 from .show import dead_letters, lag, replay, script
 from .spark import add_spark
@@ -15,14 +16,16 @@ from .spark import add_spark
 def add_to(commands: Commands) -> None:
     pipeline = commands.add_parser(
         "pipeline",
-        help="on Spark: replicate, catch-up, lag, dead-letters, replay; a script for spark-submit",
-        description="Replicate journals to their event store by Spark, see how far that is, and replay regions. Spark"
-        " needs Java 17 and the extra cordwood[spark]; lag and dead-letters need neither.",
+        help="on Spark: replicate, catch-up, lag, replay, archive, copy, audit and more; a script for spark-submit",
+        description="Replicate journals to their event store by Spark, see how far that is, replay regions, and"
+        " archive, copy, audit and purge. Spark needs Java 17 and the extra cordwood[spark]; lag and dead-letters need"
+        " neither.",
     )
     verbs = pipeline.add_subparsers(metavar="VERB", title="verbs", required=True, parser_class=IntermixedParser)
     _add_replicating(verbs)
     _add_looking(verbs)
     _add_replay(verbs)
+    add_data_verbs(verbs)
     parser = verbs.add_parser(
         "script",
         help="print the path of the program for spark-submit",

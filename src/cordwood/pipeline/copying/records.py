@@ -43,8 +43,12 @@ class NamedLives:
 def named_header(header: bytes, life: str) -> bytes:
     """The header of an Append with the name of its life; any other one, and one that has a name already, as it is.
 
-    >>> named_header(b'{"append":{"range":{"from":1,"to":1},"payloadType":"json"}}', "f0e1").decode()
-    '{"append":{"range":{"from":1,"to":1},"payloadType":"json","named":"f0e1"}}'
+    >>> mark = b'{"mark":{"id":"m"}}'
+    >>> named_header(mark, "5a74ac36-ef35-5c9c-8fa0-72bc20c3567e") == mark
+    True
+    >>> header = b'{"append":{"range":{"from":1,"to":1},"payloadType":"json"}}'
+    >>> named_header(header, "5a74ac36-ef35-5c9c-8fa0-72bc20c3567e")[-48:].decode()
+    '"named":"5a74ac36-ef35-5c9c-8fa0-72bc20c3567e"}}'
     """
     try:
         action = decode_header(header)
