@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 
 from cordwood.errors import InvalidInput, TooLarge, Unavailable
 from cordwood.store import Deletion, EventStore, KeyChanges, boot_seconds, open_store
-from cordwood.store.cassandra import reading
+from cordwood.store.cassandra import reading, writing
 from cordwood.store.cassandra.driver import Bound
 from cordwood.store.cassandra.session import Call
 from cordwood.store.cassandra.write_time import OLDEST_SECONDS
-from cordwood.store.interface import SnapshotGuard
+from cordwood.store.interface import ScanPart, SnapshotGuard
+from cordwood.store.segments import head_segments
 from cordwood.testing.cassandra import Node
 from cordwood.testing.cassandra.probe import execute
 from cordwood.testing.servers.ports import free_ports
@@ -32,6 +34,7 @@ from cordwood.testing.store.under_test import (
     head,
     head_of,
     numbers,
+    rows_of,
     snapshot,
     write,
 )
@@ -150,6 +153,125 @@ async def test_a_write_that_ends_anywhere_is_finished_by_the_next(
     assert rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-2") == []
     assert len(rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-3")) == 2
     assert await events_of(store, TOPIC, "order-3") == list(new.rows)
+
+
+# --- batches of any size
+
+
+async def test_the_time_of_a_store_limits_a_statement_and_no_batch(
+    clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = Call._once
+
+    async def slow(self: Call, *args: Any) -> Any:
+        await asyncio.sleep(0.6)  # four statements of a batch, one after the other, take longer than the store's time
+        return await once(self, *args)
+
+    async with await open_store(clean_keyspaces.url, timeout=2) as store:
+        await store.bind(TOPIC, bound(base_us=time.time_ns() // 1000))
+        await write(store, batch(TOPIC, None, 25, appended("order-1", 1, 25)))
+        purged = KeyChanges("order-1", head(1, 27, life=NEXT_LIFE), [event(1, 27, life=NEXT_LIFE)], purge=26)
+        monkeypatch.setattr(Call, "_once", slow)
+        await write(store, batch(TOPIC, 25, 27, purged))
+        monkeypatch.undo()
+        assert await head_of(store, TOPIC, "order-1") == purged.head
+
+
+async def test_a_large_batch_is_not_held_encoded_as_a_whole(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x" * 100_000
+    rows = events(1, 600, metadata=text)
+    changes = batch(TOPIC, None, 600, KeyChanges("order-1", head(600, segment_size=1000), rows, reached=600))
+    held: list[int] = []
+    send = Call.send
+
+    async def measuring(self: Call, bound: Bound, *args: Any) -> Any:
+        if tracemalloc.is_tracing() and "INSERT" in _cql(bound):
+            held.append(tracemalloc.get_traced_memory()[0])
+            tracemalloc.stop()
+        return await send(self, bound, *args)
+
+    monkeypatch.setattr(Call, "send", measuring)
+    tracemalloc.start()
+    try:
+        await write(store, changes)
+    finally:
+        tracemalloc.stop()
+    assert held[0] < writing.KEPT_BYTES + (8 << 20), "60 MB if all of it is encoded at once"
+    assert await events_of(store, TOPIC, "order-1") == rows
+
+
+async def test_a_wrong_value_at_the_end_of_a_large_batch_writes_nothing(
+    store: EventStore, clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "KEPT_BYTES", 1)
+    rows = [*events(1, 30), event(31, payload_txt="\ud800")]
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        await store.write(batch(TOPIC, None, 31, KeyChanges("order-1", head(31), rows, reached=31)))
+    assert rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-1") == []
+
+
+# --- segments
+
+
+async def test_a_purge_takes_segments_of_the_size_of_the_topic_too(store: EventStore) -> None:
+    other = head(3, 0, segment_size=10_000)
+    await write(store, batch(TOPIC, None, 0, KeyChanges("order-1", other, events(1, 3, offset=0), reached=3)))
+    # The log: Purge at 1, Append 1..25 at 2, Purge at 3. A replicator that has paused writes the first two last.
+    await write(store, batch(TOPIC, 0, 3, KeyChanges("order-1", None, purge=3, reached=25)))
+    rows = events(1, 25, offset=2, life=NEXT_LIFE)
+    late = KeyChanges("order-1", head(25, 2, life=NEXT_LIFE), rows, purge=1, reached=25)
+    await write(store, batch(TOPIC, 0, 2, late))
+    assert await head_of(store, TOPIC, "order-1") is None
+    assert await rows_of(store, TOPIC, ScanPart(None, None)) == []
+
+
+async def test_a_head_row_is_found_while_it_moves_from_its_old_segment(
+    clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = head_segments("order-1")
+    assert place.old != place.now
+    link = clean_keyspaces.link
+    async with await open_store(clean_keyspaces.url) as store, await open_store(clean_keyspaces.url) as writer:
+        base = time.time_ns() // 1000
+        await store.bind(TOPIC, bound(base_us=base + 1))
+        link.run(
+            f"INSERT INTO {KEYSPACE}.metajournal (topic, segment, id, partition, offset, segment_size, seq_nr)"
+            f" VALUES ('{TOPIC}', {place.old}, 'order-1', 0, 0, 10, 1) USING TIMESTAMP {base}"
+        )
+        assert await head_of(writer, TOPIC, "order-1") is not None
+        moved = KeyChanges("order-1", head(2, 1), [event(2, 1)], reached=2)
+        ask_all = Call.ask_all
+
+        async def amid(self: Call, *args: Any) -> Any:
+            answers = await ask_all(self, *args)
+            monkeypatch.undo()
+            await write(writer, batch(TOPIC, None, 1, moved))
+            return answers
+
+        monkeypatch.setattr(Call, "ask_all", amid)
+        assert await head_of(store, TOPIC, "order-1") == moved.head
+        rows = link.run(f"SELECT segment FROM {KEYSPACE}.metajournal WHERE topic = '{TOPIC}' ALLOW FILTERING")
+        assert rows == [(place.now,)]
+
+
+async def test_a_head_row_leaves_its_old_segment_after_it_is_in_the_new_one(
+    clean_keyspaces: Keyspaces, crash_at: Any
+) -> None:
+    place = head_segments("order-1")
+    link = clean_keyspaces.link
+    async with await open_store(clean_keyspaces.url) as store:
+        base = time.time_ns() // 1000
+        await store.bind(TOPIC, bound(base_us=base + 1))
+        link.run(
+            f"INSERT INTO {KEYSPACE}.metajournal (topic, segment, id, partition, offset, segment_size, seq_nr)"
+            f" VALUES ('{TOPIC}', {place.old}, 'order-1', 0, 0, 10, 1) USING TIMESTAMP {base}"
+        )
+        assert await head_of(store, TOPIC, "order-1") is not None
+        crash_at(3)  # the row of the event, the head row, and then the old one
+        with pytest.raises(Crash):
+            await store.write(batch(TOPIC, None, 1, KeyChanges("order-1", head(2, 1), [event(2, 1)], reached=2)))
+        rows = link.run(f"SELECT segment FROM {KEYSPACE}.metajournal WHERE topic = '{TOPIC}' ALLOW FILTERING")
+        assert sorted(rows) == sorted([(place.now,), (place.old,)])
 
 
 # --- pages

@@ -122,7 +122,10 @@ async def pointer(call: Call, topic: str, partition: int) -> int | None:
 
 
 async def stored_heads(call: Call, topic: str, ids: Sequence[str]) -> dict[str, StoredHead]:
-    """The head rows as stored. Most are in the segment of now: only for the others the old one is asked, too."""
+    """The head rows as stored. Most are in the segment of now: only for the others the old one is asked, too.
+
+    A row moves from the old one to that of now: one that was in neither may have moved between the two questions.
+    """
     found: dict[str, StoredHead] = {}
     wanted = list(dict.fromkeys(ids))
     if not wanted:
@@ -139,6 +142,9 @@ async def stored_heads(call: Call, topic: str, ids: Sequence[str]) -> dict[str, 
     ]
     if missing:
         await _add_heads(call, topic, missing, found)
+        gone = [(id, head_segments(id).now) for id, _ in missing if id not in found]
+        if gone:
+            await _add_heads(call, topic, gone, found)
     return found
 
 

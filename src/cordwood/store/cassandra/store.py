@@ -192,7 +192,8 @@ class CassandraStore(EventStore):
         self._session.check_writable()
         _check_changes(changes)
         topic = changes.topic
-        async with self._session.writing("write") as call:
+        # A replicator repeats a batch as it is: with one limit for all of it, a large one would never end. TooOld does.
+        async with self._session.writing("write", each=True) as call:
             how = await self._how(topic, changes.began)
             done = await writing.write(call, changes, how)
         if done:
