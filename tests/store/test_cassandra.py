@@ -123,6 +123,32 @@ async def test_a_snapshot_saved_after_a_deletion_behind_the_same_fence_stays(sto
     assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
 
 
+async def test_a_save_after_the_clock_has_stepped_back_replaces_the_one_before(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for fence in (9, 9, 10):
+        payload = b"at fence %d" % fence
+        now = time.time_ns() - fence * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        assert await store.save_snapshot(TOPIC, "order-1", snapshot(3, payload=payload), 1, SnapshotGuard(0, fence))
+        assert await store.snapshots(TOPIC, "order-1") == [snapshot(3, payload=payload)]
+
+
+async def test_of_two_saves_of_one_number_the_later_in_the_log_counts(
+    store: EventStore, clean_keyspaces: Keyspaces
+) -> None:
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, SnapshotGuard(0, 9))
+    # Another program saved behind an earlier fence, by a clock that is ahead.
+    clean_keyspaces.link.run(
+        f"INSERT INTO {KEYSPACE}.cordwood_snapshot (topic, id, life, seq_nr, saved, partition, offset, timestamp,"
+        f" payload) VALUES (%s, 'order-1', %s, 3, {2**62}, 0, 7, 1, 0x00)",
+        (TOPIC, snapshot(3).life),
+    )
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3, payload=b"new"), 1, SnapshotGuard(0, 10))
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3, payload=b"new")]
+
+
 @pytest.mark.parametrize("number", range(1, 22, 2))
 async def test_a_write_that_ends_anywhere_is_finished_by_the_next(
     store: EventStore, clean_keyspaces: Keyspaces, crash_at: Any, monkeypatch: pytest.MonkeyPatch, number: int
@@ -375,6 +401,23 @@ async def test_a_forked_child_has_no_store(store: EventStore) -> None:
     os.close(read_end)
     os.close(write_end)
     await write(store, batch(TOPIC, None, 1, appended("order-1", 1, 1)))
+
+
+# --- tombstones
+
+
+@pytest.mark.slow
+async def test_many_saves_leave_few_tombstones() -> None:
+    few = {"tombstone_warn_threshold": 50, "tombstone_failure_threshold": 100}
+    with Node(few) as node:
+        async with await open_store(f"cassandra://{node.address}/journal", timeout=10) as store:
+            await store.bind(TOPIC, bound(base_us=time.time_ns() // 1000))
+            for number in range(1, 121):
+                guard = SnapshotGuard(0, number)
+                assert await store.save_snapshot(TOPIC, "order-1", snapshot(number), 2, guard)
+                assert await store.save_snapshot(TOPIC, "order-2", snapshot(1), 1, guard)
+            assert await store.snapshots(TOPIC, "order-1") == [snapshot(120), snapshot(119)]
+            assert await store.snapshots(TOPIC, "order-2") == [snapshot(1)]
 
 
 # --- logins

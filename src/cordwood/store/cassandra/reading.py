@@ -452,15 +452,16 @@ async def rows_of_parts(
 
 
 async def snapshots(call: Call, topic: str, id: str) -> list[SnapshotRow]:
-    newest: dict[tuple[str, int], tuple[int, SnapshotRow]] = {}
+    """The snapshots; of several of one number that of the highest place in the log, and of its saves the last."""
+    newest: dict[tuple[str, int], tuple[tuple[int, int], SnapshotRow]] = {}
     async for page in call.pages(call.cql.snapshots, (topic, id), 10):
-        for life, seq_nr, saved, _, timestamp, payload, metadata in page:
-            if timestamp is None or payload is None:
+        for life, seq_nr, saved, offset, timestamp, payload, metadata in page:
+            if timestamp is None or payload is None or offset is None:
                 continue
             kept = newest.get((life, seq_nr))
-            if kept is None or kept[0] < saved:
+            if kept is None or kept[0] < (offset, saved):
                 row = SnapshotRow(life, seq_nr, timestamp, bytes(payload), metadata)
-                newest[life, seq_nr] = saved, row
+                newest[life, seq_nr] = (offset, saved), row
     rows = [row for _, row in newest.values()]
     return sorted(rows, key=lambda row: (-row.seq_nr, row.life))
 

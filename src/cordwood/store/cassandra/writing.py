@@ -370,7 +370,9 @@ async def save_snapshot(
 ) -> bool:
     """Save a snapshot, and keep the newest ones of its life; False, and nothing saved, if the life is another."""
     at = write_time(how.base_us, guard.fence - 1)
-    saved = time.time_ns()
+    # Above those of the same number: a clock may step back.
+    before, _ = await call.ask(call.cql.saves_of_number, (topic, id, snapshot.life, snapshot.seq_nr))
+    saved = max([time.time_ns(), *(row[0] + 1 for row in before)])
     put = await call.statement(call.cql.put_snapshot)
     values = (snapshot.timestamp, snapshot.payload, UNSET if snapshot.metadata is None else snapshot.metadata)
     place = (topic, id, snapshot.life, snapshot.seq_nr, saved)
@@ -398,23 +400,37 @@ async def _may_save(call: Call, topic: str, id: str, life: str, guard: SnapshotG
 async def _keep_newest(
     call: Call, topic: str, id: str, snapshot: SnapshotRow, newest: int, how: Writing, guard: SnapshotGuard
 ) -> None:
-    rows = [row async for page in call.pages(call.cql.snapshot_keys, (topic, id), BATCH_ROWS) for row in page]
-    numbers = sorted({row[1] for row in rows if row[0] == snapshot.life}, reverse=True)[:newest]
-    latest: dict[int, int] = {}
-    for life, seq_nr, saved, _ in rows:
-        if life == snapshot.life:
-            latest[seq_nr] = max(saved, latest.get(seq_nr, saved))
-    delete = await call.statement(call.cql.delete_snapshot)
-    gone = []
+    """Delete what is not among the newest by ranges, which merge: thousands of tombstones would end all reads.
+
+    A range has the highest write time of the rows that it deletes, so that it hides none that comes behind a later one.
+    """
+    cql = call.cql
+    rows = [row async for page in call.pages(cql.snapshot_keys, (topic, id), BATCH_ROWS) for row in page]
+    # One that was saved behind a later fence belongs to a life that this caller does not know.
+    lives = {life for life, _, _, offset in rows if life != snapshot.life and offset is not None}
+    of_life = await call.statement(cql.delete_snapshots_of_life)
+    fence = write_time(how.base_us, guard.fence - 1)
+    gone = [of_life.bind((fence, topic, id, life)) for life in lives]
+    saves: dict[int, list[tuple[int, int]]] = {}
     for life, seq_nr, saved, offset in rows:
-        if offset is None:
-            continue
-        if life != snapshot.life:
-            # One that was saved behind a later fence belongs to a life that this caller does not know.
-            offset = guard.fence - 1
-        elif seq_nr in numbers and saved == latest[seq_nr]:
-            continue
-        gone.append(delete.bind((write_time(how.base_us, offset), topic, id, life, seq_nr, saved)))
+        if life == snapshot.life and offset is not None:
+            saves.setdefault(seq_nr, []).append((offset, saved))
+    kept = sorted(saves, reverse=True)[:newest]
+    below = max((offset for seq_nr, them in saves.items() if seq_nr not in kept for offset, _ in them), default=None)
+    if below is not None:
+        delete = await call.statement(cql.delete_snapshots_below)
+        gone.append(delete.bind((write_time(how.base_us, below), topic, id, snapshot.life, kept[-1])))
+    before = await call.statement(cql.delete_saves_before)
+    one = await call.statement(cql.delete_snapshot)
+    for seq_nr in kept:
+        latest = max(saves[seq_nr])
+        place = topic, id, snapshot.life, seq_nr
+        earlier = [offset for offset, saved in saves[seq_nr] if saved < latest[1]]
+        if earlier:
+            gone.append(before.bind((write_time(how.base_us, max(earlier)), *place, latest[1])))
+        for offset, saved in saves[seq_nr]:
+            if saved > latest[1]:  # by a clock that was ahead
+                gone.append(one.bind((write_time(how.base_us, offset), *place, saved)))
     await call.send_all(gone)
 
 
