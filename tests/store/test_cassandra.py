@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cassandra import OperationTimedOut
 
 from cordwood.errors import InvalidInput, TooLarge, Unavailable
 from cordwood.store import Deletion, EventStore, KeyChanges, boot_seconds, open_store
@@ -318,19 +319,40 @@ async def test_large_rows_are_asked_for_a_few_at_a_time(store: EventStore, monke
     monkeypatch.setattr(Call, "ask", noting)
     found = await events_of(store, TOPIC, "order-1", bytes_max=1 << 20)
     assert numbers(found) == list(range(1, 201))
-    assert asked[0] <= 64, "nothing is known of these rows yet"
+    assert asked[0] <= 8, "nothing is known of these rows yet"
     assert max(asked[1:]) <= 13, asked
 
 
 def test_the_size_of_a_query_follows_the_rows_that_it_found() -> None:
-    sizes = reading.PageSizes()
-    assert sizes.rows("t", 1 << 20, 0) == 64
-    sizes.saw("t", 64, 200)
-    assert sizes.rows("t", 1 << 20, 64) == 256
-    sizes.saw("t", 4096, 200)
-    assert sizes.rows("t", 1 << 20, 0) == 4096
-    sizes.saw("t", 10, 100_000)
-    assert sizes.rows("t", 1 << 20, 0) == 12
+    sizes = reading.PageSize(1 << 20)
+    assert sizes.rows(0) == 8
+    sizes.saw(8, 200)
+    assert sizes.rows(8 * 200) == 32
+    sizes.saw(32, 200)
+    assert sizes.rows(40 * 200) == 160
+    sizes.saw(160, 100_000)
+    assert sizes.rows(1 << 19) == 7
+    sizes.saw(7, 300_000)
+    assert sizes.rows(1 << 20) == 2
+
+
+async def test_a_repeated_query_asks_for_half_as_many_rows(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await write(store, batch(TOPIC, None, 25, appended("order-1", 1, 25)))
+    row = await head_of(store, TOPIC, "order-1")
+    assert row is not None
+    asked: list[int] = []
+    once = Call._once
+
+    async def late(self: Call, bound: Bound, seconds: float, fetch_size: Any, state: Any) -> Any:
+        asked.append(fetch_size)
+        if len(asked) < 4:
+            raise OperationTimedOut()
+        return await once(self, bound, seconds, fetch_size, state)
+
+    monkeypatch.setattr(Call, "_once", late)
+    page = await store.events(TOPIC, "order-1", row, 1, 26)
+    assert numbers(page.rows) == list(range(1, 26))
+    assert asked[:4] == [8, 4, 2, 2]
 
 
 # --- errors

@@ -200,7 +200,10 @@ class Call:
                 return
 
     async def send(self, bound: Bound, fetch_size: int | None = None, state: bytes | None = None) -> Rows:
-        """Send a statement that may be repeated, until a majority has answered or the time is over."""
+        """Send a statement that may be repeated, until a majority has answered or the time is over.
+
+        A repeated one asks for half as many rows: they may be more than a node or the memory can take at once.
+        """
         pause, longest = _PAUSE_SECONDS
         until = time.monotonic() + self._limit if self._until is None else self._until
         while True:
@@ -212,6 +215,8 @@ class Call:
             except Exception as error:
                 if not may_pass(error) or time.monotonic() + pause > until:
                     raise translate(error, self.session.name) from error
+            if fetch_size is not None:
+                fetch_size = max(2, fetch_size // 2)
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 
