@@ -5,19 +5,22 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from cassandra import OperationTimedOut
 
 from cordwood.errors import InvalidInput, TooLarge, Unavailable
 from cordwood.store import Deletion, EventStore, KeyChanges, boot_seconds, open_store
-from cordwood.store.cassandra import reading
+from cordwood.store.cassandra import reading, writing
 from cordwood.store.cassandra.driver import Bound
 from cordwood.store.cassandra.session import Call
 from cordwood.store.cassandra.write_time import OLDEST_SECONDS
-from cordwood.store.interface import SnapshotGuard
+from cordwood.store.interface import ScanPart, SnapshotGuard
+from cordwood.store.segments import head_segments
 from cordwood.testing.cassandra import Node
 from cordwood.testing.cassandra.probe import execute
 from cordwood.testing.servers.ports import free_ports
@@ -32,6 +35,7 @@ from cordwood.testing.store.under_test import (
     head,
     head_of,
     numbers,
+    rows_of,
     snapshot,
     write,
 )
@@ -120,6 +124,32 @@ async def test_a_snapshot_saved_after_a_deletion_behind_the_same_fence_stays(sto
     assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
 
 
+async def test_a_save_after_the_clock_has_stepped_back_replaces_the_one_before(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for fence in (9, 9, 10):
+        payload = b"at fence %d" % fence
+        now = time.time_ns() - fence * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        assert await store.save_snapshot(TOPIC, "order-1", snapshot(3, payload=payload), 1, SnapshotGuard(0, fence))
+        assert await store.snapshots(TOPIC, "order-1") == [snapshot(3, payload=payload)]
+
+
+async def test_of_two_saves_of_one_number_the_later_in_the_log_counts(
+    store: EventStore, clean_keyspaces: Keyspaces
+) -> None:
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3), 1, SnapshotGuard(0, 9))
+    # Another program saved behind an earlier fence, by a clock that is ahead.
+    clean_keyspaces.link.run(
+        f"INSERT INTO {KEYSPACE}.cordwood_snapshot (topic, id, life, seq_nr, saved, partition, offset, timestamp,"
+        f" payload) VALUES (%s, 'order-1', %s, 3, {2**62}, 0, 7, 1, 0x00)",
+        (TOPIC, snapshot(3).life),
+    )
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3)]
+    assert await store.save_snapshot(TOPIC, "order-1", snapshot(3, payload=b"new"), 1, SnapshotGuard(0, 10))
+    assert await store.snapshots(TOPIC, "order-1") == [snapshot(3, payload=b"new")]
+
+
 @pytest.mark.parametrize("number", range(1, 22, 2))
 async def test_a_write_that_ends_anywhere_is_finished_by_the_next(
     store: EventStore, clean_keyspaces: Keyspaces, crash_at: Any, monkeypatch: pytest.MonkeyPatch, number: int
@@ -152,6 +182,125 @@ async def test_a_write_that_ends_anywhere_is_finished_by_the_next(
     assert await events_of(store, TOPIC, "order-3") == list(new.rows)
 
 
+# --- batches of any size
+
+
+async def test_the_time_of_a_store_limits_a_statement_and_no_batch(
+    clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = Call._once
+
+    async def slow(self: Call, *args: Any) -> Any:
+        await asyncio.sleep(0.6)  # four statements of a batch, one after the other, take longer than the store's time
+        return await once(self, *args)
+
+    async with await open_store(clean_keyspaces.url, timeout=2) as store:
+        await store.bind(TOPIC, bound(base_us=time.time_ns() // 1000))
+        await write(store, batch(TOPIC, None, 25, appended("order-1", 1, 25)))
+        purged = KeyChanges("order-1", head(1, 27, life=NEXT_LIFE), [event(1, 27, life=NEXT_LIFE)], purge=26)
+        monkeypatch.setattr(Call, "_once", slow)
+        await write(store, batch(TOPIC, 25, 27, purged))
+        monkeypatch.undo()
+        assert await head_of(store, TOPIC, "order-1") == purged.head
+
+
+async def test_a_large_batch_is_not_held_encoded_as_a_whole(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x" * 100_000
+    rows = events(1, 600, metadata=text)
+    changes = batch(TOPIC, None, 600, KeyChanges("order-1", head(600, segment_size=1000), rows, reached=600))
+    held: list[int] = []
+    send = Call.send
+
+    async def measuring(self: Call, bound: Bound, *args: Any) -> Any:
+        if tracemalloc.is_tracing() and "INSERT" in _cql(bound):
+            held.append(tracemalloc.get_traced_memory()[0])
+            tracemalloc.stop()
+        return await send(self, bound, *args)
+
+    monkeypatch.setattr(Call, "send", measuring)
+    tracemalloc.start()
+    try:
+        await write(store, changes)
+    finally:
+        tracemalloc.stop()
+    assert held[0] < writing.KEPT_BYTES + (8 << 20), "60 MB if all of it is encoded at once"
+    assert await events_of(store, TOPIC, "order-1") == rows
+
+
+async def test_a_wrong_value_at_the_end_of_a_large_batch_writes_nothing(
+    store: EventStore, clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "KEPT_BYTES", 1)
+    rows = [*events(1, 30), event(31, payload_txt="\ud800")]
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        await store.write(batch(TOPIC, None, 31, KeyChanges("order-1", head(31), rows, reached=31)))
+    assert rows_with(clean_keyspaces.link, KEYSPACE, TOPIC, "order-1") == []
+
+
+# --- segments
+
+
+async def test_a_purge_takes_segments_of_the_size_of_the_topic_too(store: EventStore) -> None:
+    other = head(3, 0, segment_size=10_000)
+    await write(store, batch(TOPIC, None, 0, KeyChanges("order-1", other, events(1, 3, offset=0), reached=3)))
+    # The log: Purge at 1, Append 1..25 at 2, Purge at 3. A replicator that has paused writes the first two last.
+    await write(store, batch(TOPIC, 0, 3, KeyChanges("order-1", None, purge=3, reached=25)))
+    rows = events(1, 25, offset=2, life=NEXT_LIFE)
+    late = KeyChanges("order-1", head(25, 2, life=NEXT_LIFE), rows, purge=1, reached=25)
+    await write(store, batch(TOPIC, 0, 2, late))
+    assert await head_of(store, TOPIC, "order-1") is None
+    assert await rows_of(store, TOPIC, ScanPart(None, None)) == []
+
+
+async def test_a_head_row_is_found_while_it_moves_from_its_old_segment(
+    clean_keyspaces: Keyspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = head_segments("order-1")
+    assert place.old != place.now
+    link = clean_keyspaces.link
+    async with await open_store(clean_keyspaces.url) as store, await open_store(clean_keyspaces.url) as writer:
+        base = time.time_ns() // 1000
+        await store.bind(TOPIC, bound(base_us=base + 1))
+        link.run(
+            f"INSERT INTO {KEYSPACE}.metajournal (topic, segment, id, partition, offset, segment_size, seq_nr)"
+            f" VALUES ('{TOPIC}', {place.old}, 'order-1', 0, 0, 10, 1) USING TIMESTAMP {base}"
+        )
+        assert await head_of(writer, TOPIC, "order-1") is not None
+        moved = KeyChanges("order-1", head(2, 1), [event(2, 1)], reached=2)
+        ask_all = Call.ask_all
+
+        async def amid(self: Call, *args: Any) -> Any:
+            answers = await ask_all(self, *args)
+            monkeypatch.undo()
+            await write(writer, batch(TOPIC, None, 1, moved))
+            return answers
+
+        monkeypatch.setattr(Call, "ask_all", amid)
+        assert await head_of(store, TOPIC, "order-1") == moved.head
+        rows = link.run(f"SELECT segment FROM {KEYSPACE}.metajournal WHERE topic = '{TOPIC}' ALLOW FILTERING")
+        assert rows == [(place.now,)]
+
+
+async def test_a_head_row_leaves_its_old_segment_after_it_is_in_the_new_one(
+    clean_keyspaces: Keyspaces, crash_at: Any
+) -> None:
+    place = head_segments("order-1")
+    link = clean_keyspaces.link
+    async with await open_store(clean_keyspaces.url) as store:
+        base = time.time_ns() // 1000
+        await store.bind(TOPIC, bound(base_us=base + 1))
+        link.run(
+            f"INSERT INTO {KEYSPACE}.metajournal (topic, segment, id, partition, offset, segment_size, seq_nr)"
+            f" VALUES ('{TOPIC}', {place.old}, 'order-1', 0, 0, 10, 1) USING TIMESTAMP {base}"
+        )
+        assert await head_of(store, TOPIC, "order-1") is not None
+        crash_at(3)  # the row of the event, the head row, and then the old one
+        with pytest.raises(Crash):
+            await store.write(batch(TOPIC, None, 1, KeyChanges("order-1", head(2, 1), [event(2, 1)], reached=2)))
+        rows = link.run(f"SELECT segment FROM {KEYSPACE}.metajournal WHERE topic = '{TOPIC}' ALLOW FILTERING")
+        assert sorted(rows) == sorted([(place.now,), (place.old,)])
+
+
 # --- pages
 
 
@@ -170,19 +319,40 @@ async def test_large_rows_are_asked_for_a_few_at_a_time(store: EventStore, monke
     monkeypatch.setattr(Call, "ask", noting)
     found = await events_of(store, TOPIC, "order-1", bytes_max=1 << 20)
     assert numbers(found) == list(range(1, 201))
-    assert asked[0] <= 64, "nothing is known of these rows yet"
+    assert asked[0] <= 8, "nothing is known of these rows yet"
     assert max(asked[1:]) <= 13, asked
 
 
 def test_the_size_of_a_query_follows_the_rows_that_it_found() -> None:
-    sizes = reading.PageSizes()
-    assert sizes.rows("t", 1 << 20, 0) == 64
-    sizes.saw("t", 64, 200)
-    assert sizes.rows("t", 1 << 20, 64) == 256
-    sizes.saw("t", 4096, 200)
-    assert sizes.rows("t", 1 << 20, 0) == 4096
-    sizes.saw("t", 10, 100_000)
-    assert sizes.rows("t", 1 << 20, 0) == 12
+    sizes = reading.PageSize(1 << 20)
+    assert sizes.rows(0) == 8
+    sizes.saw(8, 200)
+    assert sizes.rows(8 * 200) == 32
+    sizes.saw(32, 200)
+    assert sizes.rows(40 * 200) == 160
+    sizes.saw(160, 100_000)
+    assert sizes.rows(1 << 19) == 7
+    sizes.saw(7, 300_000)
+    assert sizes.rows(1 << 20) == 2
+
+
+async def test_a_repeated_query_asks_for_half_as_many_rows(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await write(store, batch(TOPIC, None, 25, appended("order-1", 1, 25)))
+    row = await head_of(store, TOPIC, "order-1")
+    assert row is not None
+    asked: list[int] = []
+    once = Call._once
+
+    async def late(self: Call, bound: Bound, seconds: float, fetch_size: Any, state: Any) -> Any:
+        asked.append(fetch_size)
+        if len(asked) < 4:
+            raise OperationTimedOut()
+        return await once(self, bound, seconds, fetch_size, state)
+
+    monkeypatch.setattr(Call, "_once", late)
+    page = await store.events(TOPIC, "order-1", row, 1, 26)
+    assert numbers(page.rows) == list(range(1, 26))
+    assert asked[:4] == [8, 4, 2, 2]
 
 
 # --- errors
@@ -253,6 +423,23 @@ async def test_a_forked_child_has_no_store(store: EventStore) -> None:
     os.close(read_end)
     os.close(write_end)
     await write(store, batch(TOPIC, None, 1, appended("order-1", 1, 1)))
+
+
+# --- tombstones
+
+
+@pytest.mark.slow
+async def test_many_saves_leave_few_tombstones() -> None:
+    few = {"tombstone_warn_threshold": 50, "tombstone_failure_threshold": 100}
+    with Node(few) as node:
+        async with await open_store(f"cassandra://{node.address}/journal", timeout=10) as store:
+            await store.bind(TOPIC, bound(base_us=time.time_ns() // 1000))
+            for number in range(1, 121):
+                guard = SnapshotGuard(0, number)
+                assert await store.save_snapshot(TOPIC, "order-1", snapshot(number), 2, guard)
+                assert await store.save_snapshot(TOPIC, "order-2", snapshot(1), 1, guard)
+            assert await store.snapshots(TOPIC, "order-1") == [snapshot(120), snapshot(119)]
+            assert await store.snapshots(TOPIC, "order-2") == [snapshot(1)]
 
 
 # --- logins

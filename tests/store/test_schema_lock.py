@@ -101,6 +101,16 @@ def test_two_processes_make_one_keyspace_at_once(url: CassandraUrl, link: Link) 
     assert replication["datacenter1"] == "1", "as many copies as nodes, up to three"
 
 
+@pytest.mark.parametrize("made", [1, 2, 3, 4])
+async def test_tables_of_which_some_were_made_are_completed(url: CassandraUrl, link: Link, made: int) -> None:
+    link.run(f"CREATE KEYSPACE {url.keyspace} WITH replication = {ONE_COPY}")
+    for table in ["locks", *(table for table in schema._TABLES if table != "locks")][:made]:
+        link.run(schema._create(url.keyspace, table, schema._TABLES[table]))
+    async with await open_store(str(url)) as store:
+        assert await store.topics() == []
+    check_whole(link, url)
+
+
 async def test_a_keyspace_at_version_3_is_migrated_with_its_rows(old: CassandraUrl, link: Link) -> None:
     processes = [migrating(old) for _ in range(2)]
     assert [process.communicate(timeout=100)[0] for process in processes] == ["open\n"] * 2

@@ -240,6 +240,8 @@ class KeyFold:
         self._reached = seq_nr_of(head)
         self.events = 0
         """How many events counted, also of those that a later action of the batch deleted."""
+        self.removals = 0
+        """How many Deletes and Purges counted: each makes a store write tombstones."""
 
     def add(self, record: KeyRecord) -> str | None:
         """Apply the next record; the reason if it is poison, and closes the key (R43)."""
@@ -254,6 +256,7 @@ class KeyFold:
             return told.reason
         if verdict.counted:
             self._state = verdict.state
+            self.removals += isinstance(told, Purge | Delete)
             if isinstance(told, Purge):
                 self._purge, self._deletion = record.offset, None
                 self._rows.clear()

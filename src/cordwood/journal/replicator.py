@@ -70,12 +70,12 @@ class Folded(NamedTuple):
 
 
 def fold_batch(batch: StoredBatch, heads: dict[str, HeadRow], topic: Topic, name: str) -> Folded:
-    """Fold the records of one partition, until EVENTS_MAX events count."""
+    """Fold the records of one partition, until EVENTS_MAX events, Deletes and Purges count."""
     folds: dict[str, KeyFold] = {}
     dead: list[DeadLetter] = []
-    events = records = 0
+    events = removals = records = 0
     for record in batch:
-        if events >= EVENTS_MAX:
+        if events + removals >= EVENTS_MAX:
             break
         records += 1
         told = told_of(record)
@@ -91,8 +91,10 @@ def fold_batch(batch: StoredBatch, heads: dict[str, HeadRow], topic: Topic, name
             fold = folds[id] = KeyFold(id, heads.get(id), topic, _rows_of(topic.partition))
         entry = KeyRecord(record.offset, record.timestamp, told, record.value, user_headers(record.headers))
         events -= fold.events
+        removals -= fold.removals
         reason = fold.add(entry)
         events += fold.events
+        removals += fold.removals
         if reason is not None:
             dead.append(_dead_letter(name, topic.partition, record, id, reason))
     changes = [change for fold in folds.values() if (change := fold.changes()) is not None]

@@ -122,7 +122,10 @@ async def pointer(call: Call, topic: str, partition: int) -> int | None:
 
 
 async def stored_heads(call: Call, topic: str, ids: Sequence[str]) -> dict[str, StoredHead]:
-    """The head rows as stored. Most are in the segment of now: only for the others the old one is asked, too."""
+    """The head rows as stored. Most are in the segment of now: only for the others the old one is asked, too.
+
+    A row moves from the old one to that of now: one that was in neither may have moved between the two questions.
+    """
     found: dict[str, StoredHead] = {}
     wanted = list(dict.fromkeys(ids))
     if not wanted:
@@ -139,6 +142,9 @@ async def stored_heads(call: Call, topic: str, ids: Sequence[str]) -> dict[str, 
     ]
     if missing:
         await _add_heads(call, topic, missing, found)
+        gone = [(id, head_segments(id).now) for id, _ in missing if id not in found]
+        if gone:
+            await _add_heads(call, topic, gone, found)
     return found
 
 
@@ -206,54 +212,50 @@ _NO_EXTRA: Final = HeadExtra()
 # --- event rows
 
 
-class PageSizes:
-    """How many rows to ask for: rows have no length that a query could limit.
+class PageSize:
+    """How many rows of one page to ask for: rows have no length that a query could limit.
 
-    The first query of a page is small unless many rows were read lately, and each further one at most four times as
-    large. So a page of rows that are larger than those before it does not fill the memory.
+    The first query is small, and each further one at most four times as large as all before it, and as the rows that it
+    found let expect. What other journals have tells nothing: the next may have rows a thousand times as large. A
+    request that is repeated asks for half as many (`Call.send`).
     """
 
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, float]] = {}
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._fetched = 0
+        self._largest = 0
 
-    def rows(self, topic: str, bytes_left: int, fetched: int) -> int:
-        """How many rows to ask for next, after so many of this page."""
-        seen, largest = self._seen.get(topic, (0, 0.0))
-        growing = max(_FIRST_ROWS, 4 * fetched, min(seen, _ROWS_MAX))
-        return max(2, min(growing, _ROWS_MAX, int(bytes_left / largest) + 2 if largest else growing))
+    def rows(self, size: int) -> int:
+        """How many rows to ask for next, where the page has so many bytes."""
+        if not self._largest:
+            return _FIRST_ROWS
+        fit = max(0, self._bytes_max - size) // self._largest + 2
+        return min(4 * self._fetched, _ROWS_MAX, fit)
 
-    def saw(self, topic: str, rows: int, largest: int) -> None:
+    def saw(self, rows: int, largest: int) -> None:
         """Learn from an answer."""
-        if not rows:
-            return
-        if len(self._seen) > _TOPICS_MAX:
-            self._seen.clear()
-        seen, before = self._seen.get(topic, (0, 0.0))
-        if largest > 4 * before:
-            seen = 0  # other rows than those before: begin small again
-        self._seen[topic] = min(seen + rows, _ROWS_MAX), max(largest, 0.9 * before)
+        self._fetched += rows
+        self._largest = max(largest, self._largest)
 
 
-_FIRST_ROWS: Final = 64
+_FIRST_ROWS: Final = 8
 _ROWS_MAX: Final = 4096
-_TOPICS_MAX: Final = 10_000
 
 
-async def events(
-    call: Call, sizes: PageSizes, topic: str, id: str, head: HeadRow, start: int, stop: int, bytes_max: int
-) -> EventPage:
+async def events(call: Call, topic: str, id: str, head: HeadRow, start: int, stop: int, bytes_max: int) -> EventPage:
     """A page of a journal's rows. It may span segments; numbers with one seq_nr are never apart."""
     last = min(stop - 1, head.seq_nr)
     if start > last:
         return EventPage([], None)
     rows: list[EventRow] = []
+    sizes = PageSize(bytes_max)
     size = 0
     segment, end = segment_of(start, head.segment_size), segment_of(last, head.segment_size)
     while segment <= end:
         before = len(rows)
         state: bytes | None = None
         while True:
-            wanted = sizes.rows(topic, bytes_max - size, len(rows))
+            wanted = sizes.rows(size)
             found, state = await call.ask(call.cql.events, (id, topic, segment, start, last), wanted, state)
             largest = 0
             for row in found:
@@ -261,10 +263,9 @@ async def events(
                 largest = max(largest, weight)
                 size += weight
                 if size > bytes_max and rows and rows[-1].seq_nr != row[0]:
-                    sizes.saw(topic, len(found), largest)
                     return EventPage(rows, row[0])
                 rows.append(_event_of(row))
-            sizes.saw(topic, len(found), largest)
+            sizes.saw(len(found), largest)
             if state is None:
                 break
         segment += 1
@@ -406,14 +407,15 @@ async def event_parts(call: Call, topic: str, part: ScanPart) -> dict[str, list[
 
 
 async def rows_of_part(
-    call: Call, sizes: PageSizes, topic: str, id: str, segment: int, start: int, bytes_max: int
+    call: Call, topic: str, id: str, segment: int, start: int, bytes_max: int
 ) -> tuple[list[tuple[str, EventRow]], int, int | None]:
     """Rows of one segment from a number on, their bytes, and the number at which the next ones begin."""
     rows: list[tuple[str, EventRow]] = []
+    sizes = PageSize(bytes_max)
     size = 0
     state: bytes | None = None
     while True:
-        wanted = sizes.rows(topic, bytes_max - size, len(rows))
+        wanted = sizes.rows(size)
         found, state = await call.ask(call.cql.events, (id, topic, segment, start, SEQ_NR_MAX), wanted, state)
         largest = 0
         for row in found:
@@ -421,22 +423,21 @@ async def rows_of_part(
             largest = max(largest, weight)
             size += weight
             if size > bytes_max and rows and rows[-1][1].seq_nr != row[0]:
-                sizes.saw(topic, len(found), largest)
                 return rows, size, row[0]
             rows.append((id, _event_of(row)))
-        sizes.saw(topic, len(found), largest)
+        sizes.saw(len(found), largest)
         if state is None:
             return rows, size, None
 
 
 async def rows_of_parts(
-    call: Call, sizes: PageSizes, topic: str, parts: Sequence[tuple[str, int]], bytes_max: int
+    call: Call, topic: str, parts: Sequence[tuple[str, int]], bytes_max: int
 ) -> list[tuple[list[tuple[str, EventRow]], int, int | None]]:
     """The first rows of several segments, as `rows_of_part` gives them."""
     found: dict[int, tuple[list[tuple[str, EventRow]], int, int | None]] = {}
 
     async def read(number: int, id: str, segment: int) -> None:
-        found[number] = await rows_of_part(call, sizes, topic, id, segment, 1, bytes_max)
+        found[number] = await rows_of_part(call, topic, id, segment, 1, bytes_max)
 
     await together([read(number, *part) for number, part in enumerate(parts)])
     return [found[number] for number in range(len(parts))]
@@ -446,15 +447,16 @@ async def rows_of_parts(
 
 
 async def snapshots(call: Call, topic: str, id: str) -> list[SnapshotRow]:
-    newest: dict[tuple[str, int], tuple[int, SnapshotRow]] = {}
+    """The snapshots; of several of one number that of the highest place in the log, and of its saves the last."""
+    newest: dict[tuple[str, int], tuple[tuple[int, int], SnapshotRow]] = {}
     async for page in call.pages(call.cql.snapshots, (topic, id), 10):
-        for life, seq_nr, saved, _, timestamp, payload, metadata in page:
-            if timestamp is None or payload is None:
+        for life, seq_nr, saved, offset, timestamp, payload, metadata in page:
+            if timestamp is None or payload is None or offset is None:
                 continue
             kept = newest.get((life, seq_nr))
-            if kept is None or kept[0] < saved:
+            if kept is None or kept[0] < (offset, saved):
                 row = SnapshotRow(life, seq_nr, timestamp, bytes(payload), metadata)
-                newest[life, seq_nr] = saved, row
+                newest[life, seq_nr] = (offset, saved), row
     rows = [row for _, row in newest.values()]
     return sorted(rows, key=lambda row: (-row.seq_nr, row.life))
 

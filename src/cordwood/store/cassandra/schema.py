@@ -232,7 +232,8 @@ def _migrate(link: Link, url: CassandraUrl, state: State, steps: Sequence[Step])
             link.run(_create(url.keyspace, table, columns))
     for index, column in _INDEXES.items():
         link.run(f'CREATE INDEX IF NOT EXISTS {index} ON "{url.keyspace}".metajournal ({column})')
-    names = Names(url.keyspace, state.columns)
+    # A look again: what was just made is whole, also if another program was killed among the tables.
+    names = Names(url.keyspace, _look(link, url).columns)
     if fresh:
         _put_version(link, url, SCALA_KEY, SCALA_VERSION)
     else:

@@ -73,15 +73,16 @@ class Session:
         return self.name
 
     @asynccontextmanager
-    async def call(self, what: str) -> AsyncIterator["Call"]:
-        """A call that only reads, with its time."""
+    async def call(self, what: str, *, each: bool = False) -> AsyncIterator["Call"]:
+        """A call that only reads, with its time; `each`: each of its requests has as much."""
         self.check()
         self._begin()
         try:
             late = f"{self.name}: {what} took more than {self.timeout:g} s"
-            async with deadline(self.timeout, lambda: Timeout(late)):
+            async with deadline(None if each else self.timeout, lambda: Timeout(late)):
                 # Less than the time of the call, so that its caller gets the cause before `Timeout`.
-                yield Call(self, time.monotonic() + self.timeout - min(1.0, self.timeout / 5))
+                limit = self.timeout - min(1.0, self.timeout / 5)
+                yield Call(self, limit, None if each else time.monotonic() + limit)
         except UnicodeEncodeError as error:
             raise InvalidInput(
                 f"{self.name}: a text has a lone surrogate in it, which is no character: {error}"
@@ -90,11 +91,11 @@ class Session:
             self._end()
 
     @asynccontextmanager
-    async def writing(self, what: str) -> AsyncIterator["Call"]:
-        """A call that writes."""
+    async def writing(self, what: str, *, each: bool = False) -> AsyncIterator["Call"]:
+        """A call that writes; `each`: each of its requests has the time of a call."""
         self.check_writable()
         with change():
-            async with self.call(what) as call:
+            async with self.call(what, each=each) as call:
                 yield call
 
     def check(self) -> None:
@@ -165,10 +166,12 @@ class Session:
 class Call:
     """The requests of one call of a store."""
 
-    def __init__(self, session: Session, until: float) -> None:
+    def __init__(self, session: Session, limit: float, until: float | None) -> None:
+        """`until`: when the last request ends; None: each request may take `limit` seconds."""
         self.session = session
         self.cql = session.cql
         self._link = session.link
+        self._limit = limit
         self._until = until
 
     async def statement(self, cql: str) -> Statement:
@@ -197,17 +200,23 @@ class Call:
                 return
 
     async def send(self, bound: Bound, fetch_size: int | None = None, state: bytes | None = None) -> Rows:
-        """Send a statement that may be repeated, until a majority has answered or the time is over."""
+        """Send a statement that may be repeated, until a majority has answered or the time is over.
+
+        A repeated one asks for half as many rows: they may be more than a node or the memory can take at once.
+        """
         pause, longest = _PAUSE_SECONDS
+        until = time.monotonic() + self._limit if self._until is None else self._until
         while True:
-            left = self._until - time.monotonic()
+            left = until - time.monotonic()
             try:
                 return await self._once(bound, max(0.01, min(left, ATTEMPT_SECONDS)), fetch_size, state)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                if not may_pass(error) or time.monotonic() + pause > self._until:
+                if not may_pass(error) or time.monotonic() + pause > until:
                     raise translate(error, self.session.name) from error
+            if fetch_size is not None:
+                fetch_size = max(2, fetch_size // 2)
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 

@@ -89,6 +89,11 @@ class Statements:
             f"DELETE FROM {snapshot} USING TIMESTAMP ?"
             " WHERE topic = ? AND id = ? AND life = ? AND seq_nr = ? AND saved = ?"
         )
+        self.saves_of_number = f"SELECT saved FROM {snapshot} WHERE topic = ? AND id = ? AND life = ? AND seq_nr = ?"
+        of_life = f"DELETE FROM {snapshot} USING TIMESTAMP ? WHERE topic = ? AND id = ? AND life = ?"
+        self.delete_snapshots_of_life = of_life
+        self.delete_snapshots_below = f"{of_life} AND seq_nr < ?"
+        self.delete_saves_before = f"{of_life} AND seq_nr = ? AND saved < ?"
         self.delete_snapshots = f"DELETE FROM {snapshot} USING TIMESTAMP ? WHERE topic = ? AND id = ?"
 
         # --- dead letters

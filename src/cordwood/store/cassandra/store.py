@@ -30,7 +30,6 @@ class CassandraStore(EventStore):
         self.url = str(url)
         self.read_only = session.read_only
         self._session = session
-        self._sizes = reading.PageSizes()
         self._bindings: dict[str, Binding] = {}
         self._written: dict[str, set[int]] = {}
         # Keys whose head row was found in its old segment: the next write moves it. Replicators read it just before.
@@ -88,7 +87,7 @@ class CassandraStore(EventStore):
     ) -> EventPage:
         _check_range(start, bytes_max)
         async with self._session.call("events") as call:
-            return await reading.events(call, self._sizes, topic, id, head, start, stop, bytes_max)
+            return await reading.events(call, topic, id, head, start, stop, bytes_max)
 
     async def first_events(
         self, topic: str, id: str, start: int, stop: int, bytes_max: int = 1 << 20
@@ -169,7 +168,7 @@ class CassandraStore(EventStore):
         for at in range(0, len(wanted), reading.PARTS_AT_ONCE):
             some = wanted[at : at + reading.PARTS_AT_ONCE]
             async with self._session.call("scan_events") as call:
-                first = await reading.rows_of_parts(call, self._sizes, topic, some, bytes_max)
+                first = await reading.rows_of_parts(call, topic, some, bytes_max)
             for (id, segment), (rows, weight, start) in zip(some, first, strict=True):
                 while True:
                     if page and size + weight > bytes_max:
@@ -180,9 +179,7 @@ class CassandraStore(EventStore):
                     if start is None:
                         break
                     async with self._session.call("scan_events") as call:
-                        rows, weight, start = await reading.rows_of_part(
-                            call, self._sizes, topic, id, segment, start, bytes_max
-                        )
+                        rows, weight, start = await reading.rows_of_part(call, topic, id, segment, start, bytes_max)
         if page:
             yield page
 
@@ -192,7 +189,8 @@ class CassandraStore(EventStore):
         self._session.check_writable()
         _check_changes(changes)
         topic = changes.topic
-        async with self._session.writing("write") as call:
+        # A replicator repeats a batch as it is: with one limit for all of it, a large one would never end. TooOld does.
+        async with self._session.writing("write", each=True) as call:
             how = await self._how(topic, changes.began)
             done = await writing.write(call, changes, how)
         if done:

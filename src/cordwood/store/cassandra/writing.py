@@ -2,11 +2,12 @@
 
 A batch has no transaction, but an order, so that a crash between any two statements harms nothing: dead letters; the
 mark that hides what a Purge or Delete takes; tombstones; event rows; head rows; the tombstones of Deletes without a
-later Append; the pointer. All values are encoded before the first statement leaves, so that a wrong one writes nothing.
+later Append; the old copies of head rows that have moved; the pointer. All values are encoded before the first
+statement leaves, so that a wrong one writes nothing; what has no room in memory is encoded again when it leaves.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,10 @@ from .write_time import TooOld, is_whole, segments_through, write_time
 BATCH_BYTES: Final = 256 * 1024
 BATCH_ROWS: Final = 1000
 
+KEPT_BYTES: Final = 16 << 20
+"""Encoded statements of one batch that are kept until they leave."""
+
+_BOUND_BYTES: Final = 1024  # of the objects around an encoded statement
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _encode_binding = msgspec.json.Encoder().encode
 
@@ -76,8 +81,9 @@ class _Planner:
         self._changes = changes
         self._topic = changes.topic
         self._how = how
+        self._room = KEPT_BYTES
 
-    async def plan(self) -> list[list[Bound]]:
+    async def plan(self) -> list[Iterable[Bound]]:
         cql = self._call.cql
         self._to = to = _Statements(*[await self._call.statement(getattr(cql, name)) for name in _Statements._fields])
         changes = self._changes
@@ -85,21 +91,39 @@ class _Planner:
         left = await self._left_over([key.id for key in changes.keys if key.purge is not None and key.id not in stored])
         letters = [self._letter(to.put_letter, letter) for letter in changes.dead_letters]
         hidden: list[Bound] = []
-        removed: list[Bound] = []
-        rows: list[Bound] = []
+        removed: list[Iterable[Bound]] = []
+        rows: list[Iterable[Bound]] = []
         heads: list[Bound] = []
-        removed_last: list[Bound] = []
+        removed_last: list[Iterable[Bound]] = []
+        moved: list[Bound] = []
         for key in changes.keys:
             before = stored.get(key.id)
             if before is not None:
                 hidden.extend(self._hide(key, before))
             if key.purge is not None:
-                removed.extend(self._purge(key, key.purge, before, left.get(key.id, ())))
+                removed.append(self._checked(self._purge, key, key.purge, before, left.get(key.id, ())))
             if key.deletion is not None:
-                (removed_last if _ends_with_delete(key) else removed).extend(self._delete(key))
-            rows.extend(self._rows(key))
+                (removed_last if _ends_with_delete(key) else removed).append(self._checked(self._delete, key))
+            rows.append(self._checked(self._rows, key))
             heads.extend(self._heads(key))
-        return [letters, hidden, removed, rows, heads, removed_last, [await self._pointer()]]
+            moved.extend(self._moved(key))
+        steps = [letters, hidden, _each(removed), _each(rows), heads, _each(removed_last), moved]
+        return [*steps, [await self._pointer()]]
+
+    def _checked(self, bind: Callable[..., Iterator[Bound]], *of: Any) -> Iterable[Bound]:
+        """Bind statements, so that a wrong value shows before anything is written; bind them again if they are many."""
+        kept: list[Bound] = []
+        size = 0
+        for bound in bind(*of):
+            size += bound.size + _BOUND_BYTES
+            if size <= self._room:
+                kept.append(bound)
+            else:
+                kept.clear()
+        if size > self._room:
+            return bind(*of)
+        self._room -= size
+        return kept
 
     async def _stored(self, keys: Sequence[KeyChanges]) -> dict[str, StoredHead]:
         """The head rows as they are, of the keys for which the statements depend on them."""
@@ -138,7 +162,9 @@ class _Planner:
         if before is not None:
             reached = max(reached, before.head.seq_nr, before.head.delete_to or 0)
             size = before.head.segment_size
-        for segment in dict.fromkeys((*segments_through(reached, size), *left)):
+        # By the topic's size, too: so long are the segments of a life that begins in this batch, or after a Purge.
+        of_topic = segments_through(key.reached, self._how.segment_size)
+        for segment in dict.fromkeys((*segments_through(reached, size), *of_topic, *left)):
             yield self._to.delete_segment.bind((at, key.id, self._topic, segment))
         yield self._to.delete_snapshots.bind((at, self._topic, key.id))
         yield self._to.delete_letters.bind((at, self._topic, self._changes.partition, key.id))
@@ -184,12 +210,16 @@ class _Planner:
     def _head(self, key: KeyChanges, head: HeadRow) -> Bound:
         at = self._at(head.offset)
         now = head_segments(key.id).now
-        put = self._to.put_head.bind((self._topic, now, key.id, *_head_values(head), at))
+        return self._to.put_head.bind((self._topic, now, key.id, *_head_values(head), at))
+
+    def _moved(self, key: KeyChanges) -> Iterator[Bound]:
+        """A head row leaves its old segment once it is in that of now: a reader finds at least one of both.
+
+        A reader of the Scala library, too, prefers that of now.
+        """
         old = self._how.older(key.id)
-        if old is None:
-            return put
-        # It moves from the old segment: a reader of the Scala library, too, prefers that of now.
-        return batch([put, self._to.delete_head.bind((at, self._topic, old, key.id))], parts=True)
+        if key.head is not None and key.purge is None and old is not None:
+            yield self._to.delete_head.bind((self._at(key.head.offset), self._topic, old, key.id))
 
     def _no_head(self, id: str, at: int) -> Iterator[Bound]:
         for segment in dict.fromkeys(head_segments(id)):
@@ -218,6 +248,12 @@ class _Planner:
             return put.bind((*place, changes.pointer, now, now, at))
         put = await self._call.statement(cql.put_pointer)
         return put.bind((at, changes.pointer, now, *place))
+
+
+def _each(of_keys: Iterable[Iterable[Bound]]) -> Iterator[Bound]:
+    """The statements of all keys, one after the other."""
+    for statements in of_keys:
+        yield from statements
 
 
 def _is_amid(key: KeyChanges) -> bool:
@@ -334,7 +370,9 @@ async def save_snapshot(
 ) -> bool:
     """Save a snapshot, and keep the newest ones of its life; False, and nothing saved, if the life is another."""
     at = write_time(how.base_us, guard.fence - 1)
-    saved = time.time_ns()
+    # Above those of the same number: a clock may step back.
+    before, _ = await call.ask(call.cql.saves_of_number, (topic, id, snapshot.life, snapshot.seq_nr))
+    saved = max([time.time_ns(), *(row[0] + 1 for row in before)])
     put = await call.statement(call.cql.put_snapshot)
     values = (snapshot.timestamp, snapshot.payload, UNSET if snapshot.metadata is None else snapshot.metadata)
     place = (topic, id, snapshot.life, snapshot.seq_nr, saved)
@@ -362,23 +400,37 @@ async def _may_save(call: Call, topic: str, id: str, life: str, guard: SnapshotG
 async def _keep_newest(
     call: Call, topic: str, id: str, snapshot: SnapshotRow, newest: int, how: Writing, guard: SnapshotGuard
 ) -> None:
-    rows = [row async for page in call.pages(call.cql.snapshot_keys, (topic, id), BATCH_ROWS) for row in page]
-    numbers = sorted({row[1] for row in rows if row[0] == snapshot.life}, reverse=True)[:newest]
-    latest: dict[int, int] = {}
-    for life, seq_nr, saved, _ in rows:
-        if life == snapshot.life:
-            latest[seq_nr] = max(saved, latest.get(seq_nr, saved))
-    delete = await call.statement(call.cql.delete_snapshot)
-    gone = []
+    """Delete what is not among the newest by ranges, which merge: thousands of tombstones would end all reads.
+
+    A range has the highest write time of the rows that it deletes, so that it hides none that comes behind a later one.
+    """
+    cql = call.cql
+    rows = [row async for page in call.pages(cql.snapshot_keys, (topic, id), BATCH_ROWS) for row in page]
+    # One that was saved behind a later fence belongs to a life that this caller does not know.
+    lives = {life for life, _, _, offset in rows if life != snapshot.life and offset is not None}
+    of_life = await call.statement(cql.delete_snapshots_of_life)
+    fence = write_time(how.base_us, guard.fence - 1)
+    gone = [of_life.bind((fence, topic, id, life)) for life in lives]
+    saves: dict[int, list[tuple[int, int]]] = {}
     for life, seq_nr, saved, offset in rows:
-        if offset is None:
-            continue
-        if life != snapshot.life:
-            # One that was saved behind a later fence belongs to a life that this caller does not know.
-            offset = guard.fence - 1
-        elif seq_nr in numbers and saved == latest[seq_nr]:
-            continue
-        gone.append(delete.bind((write_time(how.base_us, offset), topic, id, life, seq_nr, saved)))
+        if life == snapshot.life and offset is not None:
+            saves.setdefault(seq_nr, []).append((offset, saved))
+    kept = sorted(saves, reverse=True)[:newest]
+    below = max((offset for seq_nr, them in saves.items() if seq_nr not in kept for offset, _ in them), default=None)
+    if below is not None:
+        delete = await call.statement(cql.delete_snapshots_below)
+        gone.append(delete.bind((write_time(how.base_us, below), topic, id, snapshot.life, kept[-1])))
+    before = await call.statement(cql.delete_saves_before)
+    one = await call.statement(cql.delete_snapshot)
+    for seq_nr in kept:
+        latest = max(saves[seq_nr])
+        place = topic, id, snapshot.life, seq_nr
+        earlier = [offset for offset, saved in saves[seq_nr] if saved < latest[1]]
+        if earlier:
+            gone.append(before.bind((write_time(how.base_us, max(earlier)), *place, latest[1])))
+        for offset, saved in saves[seq_nr]:
+            if saved > latest[1]:  # by a clock that was ahead
+                gone.append(one.bind((write_time(how.base_us, offset), *place, saved)))
     await call.send_all(gone)
 
 
