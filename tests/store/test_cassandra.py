@@ -17,7 +17,7 @@ from cordwood.errors import InvalidInput, TooLarge, Unavailable
 from cordwood.store import Deletion, EventStore, KeyChanges, boot_seconds, open_store
 from cordwood.store.cassandra import reading, writing
 from cordwood.store.cassandra.driver import Bound
-from cordwood.store.cassandra.session import Call
+from cordwood.store.cassandra.session import FLIGHT_BYTES, Call
 from cordwood.store.cassandra.write_time import OLDEST_SECONDS
 from cordwood.store.interface import ScanPart, SnapshotGuard
 from cordwood.store.segments import head_segments
@@ -224,6 +224,28 @@ async def test_a_large_batch_is_not_held_encoded_as_a_whole(store: EventStore, m
     finally:
         tracemalloc.stop()
     assert held[0] < writing.KEPT_BYTES + (8 << 20), "60 MB if all of it is encoded at once"
+    assert await events_of(store, TOPIC, "order-1") == rows
+
+
+async def test_large_rows_are_written_a_few_at_once(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = events(1, 80, metadata="x" * (1 << 20))
+    flying: list[int] = []
+    most = 0
+    once = Call._once
+
+    async def noting(self: Call, bound: Bound, *args: Any) -> Any:
+        nonlocal most
+        flying.append(bound.size)
+        most = max(most, sum(flying))
+        try:
+            return await once(self, bound, *args)
+        finally:
+            flying.remove(bound.size)
+
+    monkeypatch.setattr(Call, "_once", noting)
+    changes = KeyChanges("order-1", head(80, segment_size=1000), rows, reached=80)
+    await write(store, batch(TOPIC, None, 80, changes))
+    assert 4 << 20 < most <= FLIGHT_BYTES + (2 << 20)
     assert await events_of(store, TOPIC, "order-1") == rows
 
 

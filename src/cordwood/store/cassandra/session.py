@@ -32,6 +32,9 @@ T = TypeVar("T")
 IN_FLIGHT: Final = 64
 """Requests of one call that are under way at once."""
 
+FLIGHT_BYTES: Final = 16 << 20
+"""Bytes of the requests of one step that are under way at once; the last one may be beyond."""
+
 ATTEMPT_SECONDS: Final = 5.0
 """After so long a request is repeated: its node may hang, and another one answers."""
 
@@ -227,13 +230,27 @@ class Call:
         return await future
 
     async def send_all(self, statements: Iterable[Bound], before_each: Callable[[], None] = lambda: None) -> None:
-        """Send statements in any order, IN_FLIGHT at once; the first error ends it."""
+        """Send statements in any order, IN_FLIGHT and about FLIGHT_BYTES at once; the first error ends it."""
         todo = iter(statements)
+        flying = 0
+        landed = asyncio.Event()
 
         async def work() -> None:
-            for bound in todo:
+            nonlocal flying
+            while True:
+                while flying >= FLIGHT_BYTES:
+                    landed.clear()
+                    await landed.wait()
+                bound = next(todo, None)  # here: it may be encoded only now
+                if bound is None:
+                    return
                 before_each()
-                await self.send(bound)
+                flying += bound.size
+                try:
+                    await self.send(bound)
+                finally:
+                    flying -= bound.size
+                    landed.set()
 
         first = next(todo, None)
         if first is None:
