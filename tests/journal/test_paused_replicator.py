@@ -217,6 +217,7 @@ async def test_a_snapshot_saved_before_the_purge_is_replicated_goes_with_it(jour
     assert snapshot_numbers(journals, "A") == []
 
 
+@ON_SQLITE  # a store with write times compares the age of a batch with its own clock
 async def test_pointers_that_were_read_long_ago_are_read_again(journals: Journals) -> None:
     journal = await begun(journals)
     topic = (await journal._open()).topic
