@@ -24,6 +24,8 @@ from tests.support.pipeline.holding import writer_of
 # The first job of a session is slow where many processes share the cores.
 pytestmark = pytest.mark.timeout(600)
 
+LIFE = "00000000-0000-5000-8000-00000000beef"
+
 Content = tuple[bytes | None, object, object]
 
 
@@ -107,18 +109,18 @@ def test_only_an_append_gets_a_name_and_nothing_else_changes(append: Append, unk
     header = encode_header(append)
     if unknown:
         header = header[:-2] + b',"later":[{}]}}'
-    named = named_header(header, "a-life")
-    assert named.replace(b',"named":"a-life"', b"") == header
+    named = named_header(header, LIFE)
+    assert named.replace(b',"named":"%b"' % LIFE.encode(), b"") == header
     found = decode_header(named)
     assert isinstance(found, Append)
-    assert found.named == "a-life"
-    assert named_header(named, "another") == named
+    assert found.named == LIFE
+    assert named_header(named, "00000000-0000-5000-8000-00000000dead") == named
     for other in (encode_header(Delete(3)), encode_header(Purge()), b"{", b"", b'{"rename":{}}'):
-        assert named_header(other, "a-life") == other
+        assert named_header(other, LIFE) == other
     reordered = b'{"append":{"range":{"from":1,"to":3},"payloadType":"json"},"later":{}}'
-    found = decode_header(named_header(reordered, "a-life"))
+    found = decode_header(named_header(reordered, LIFE))
     assert isinstance(found, Append)
-    assert found.named == "a-life"
+    assert found.named == LIFE
 
 
 @pytest.mark.parametrize("when", ["before the records", "after the records"])

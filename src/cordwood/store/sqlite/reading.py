@@ -157,7 +157,7 @@ def binding(db: sqlite3.Connection, topic: str) -> Binding | None:
 def setting(db: sqlite3.Connection, key: str) -> str | None:
     with one_view(db):
         row = db.execute(
-            "SELECT ?1, value, crc FROM setting INDEXED BY sqlite_autoindex_setting_1 WHERE key = ?1", (key,)
+            "SELECT ?, value, crc FROM setting INDEXED BY sqlite_autoindex_setting_1 WHERE key = ?", (key, key)
         ).fetchone()
         if row is not None:
             return str(_setting(row)[1])
@@ -432,10 +432,10 @@ def dead_letters(db: sqlite3.Connection, topic: str) -> list[DeadLetter]:
 def dead_letter(db: sqlite3.Connection, topic: str, place: Place) -> DeadLetter | None:
     """The dead letter of a record. One that is missing is noticed where it is looked for by its key."""
     query = (
-        f"SELECT ?2, ?3, {_LETTER.removeprefix('partition, offset, ')}, crc FROM cordwood_dead_letter"
-        " INDEXED BY sqlite_autoindex_cordwood_dead_letter_1 WHERE topic = ?1 AND partition = ?2 AND offset = ?3"
+        f"SELECT ?, ?, {_LETTER.removeprefix('partition, offset, ')}, crc FROM cordwood_dead_letter"
+        " INDEXED BY sqlite_autoindex_cordwood_dead_letter_1 WHERE topic = ? AND partition = ? AND offset = ?"
     )
-    row = db.execute(query, (topic, *place)).fetchone()
+    row = db.execute(query, (*place, topic, *place)).fetchone()
     return None if row is None else _letter(topic, row)
 
 
