@@ -5,10 +5,10 @@ python -m tests.support.pipeline.pausing_replica URL STORE
 It reads lines TOPIC TOPIC_ID STOP STATEMENT, and replicates the records below STOP of partition 0.    done | failed
 """
 
-import os
 import signal
 import sqlite3
 import sys
+import threading
 from typing import Any
 
 from cordwood import CordwoodError
@@ -24,7 +24,8 @@ def count_and_stop(statement: str) -> None:
     global left
     left -= 1
     if left == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: one of another thread may stop this one only after its statement.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def set_up_tracing_writer(db: sqlite3.Connection) -> None:
